@@ -15,6 +15,17 @@ std::string trimmed_cell(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
+void require_different(const std::vector<std::string>& columns, const std::string& origin,
+                       int line) {
+  std::vector<Diagnostic> twice;
+  for (auto at = columns.begin(); at != columns.end(); ++at)
+    if (!at->empty() && std::find(columns.begin(), at, *at) == at &&
+        std::find(at + 1, columns.end(), *at) != columns.end())
+      twice.push_back(
+          {{origin, line, 0}, fmt::format("column '{}' is there more than once", *at), "", 1});
+  if (!twice.empty()) throw InputError(std::move(twice));
+}
+
 }  // namespace
 
 std::size_t CsvTable::place(std::string_view column) const {
@@ -52,6 +63,7 @@ CsvTable parse_csv(std::string_view text, const std::string& origin) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (cells.size() == 1 && cells[0].empty()) continue;
     if (table.columns.empty()) {
+      require_different(cells, origin, line);
       table.columns = std::move(cells);
     } else if (cells.size() != table.columns.size()) {
       throw InputError(origin, fmt::format("line {} has {} cells, the header {}", line,

@@ -1,5 +1,8 @@
 #include "base/json.hpp"
 
+#include "base/json_depth.hpp"
+#include "base/say.hpp"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -30,15 +33,13 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(std::size_t byte, const std::string&,
-                   const nlohmann::json::exception& error) override {
-    error_ = error.what();
+                   const nlohmann::json::exception&) override {
     byte_ = byte;
     return false;
   }
 
   Json root;
   std::size_t byte() const { return byte_; }
-  const std::string& error() const { return error_; }
 
  private:
   // What is open is the last element of what holds it, so nothing moves while it is open.
@@ -62,7 +63,6 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Json*> open_;
   Json* place_ = &root;  // where the next value goes; null: behind the others of the open list
   Json* last_ = nullptr;
-  std::string error_;
   std::size_t byte_ = 0;
 };
 
@@ -128,13 +128,43 @@ class Printer {
     if (std::ranges::all_of(text, plain))
       out_.append(1, '"').append(text).append(1, '"');
     else
-      out_ += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      put_escaped(
+          nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  /// The library leaves DEL, C1 and marks of direction as they are, which a terminal obeys.
+  void put_escaped(std::string_view text) {
+    for (std::size_t i = 0; i < text.size();) {
+      const ShownCharacter c = shown_character(text.substr(i));
+      if (c.escape.empty())
+        out_ += text.substr(i, c.bytes);
+      else
+        out_ += c.bytes == 1 ? "\\u00" + c.escape.substr(2) : c.escape;
+      i += c.bytes;
+    }
   }
 
   std::string& out_;
   int indent_;
   int depth_ = 0;
 };
+
+/// Where a text opens more brackets than may be nested, from 1; 0: nowhere.
+std::size_t too_deep_at(std::string_view text) {
+  std::size_t depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted) {
+      if (c == '\\') ++i;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepestJson) return i + 1;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return 0;
+}
 
 constexpr const char* kTypeNames[] = {"null",   "boolean", "number", "number",
                                       "number", "string",  "array",  "object"};
@@ -185,15 +215,22 @@ Json Json::object() {
   return json;
 }
 
+void require_shallow_json(std::string_view text) {
+  if (const std::size_t byte = too_deep_at(text); byte > 0)
+    throw JsonError(fmt::format("is nested more than {} deep", kDeepestJson), byte);
+}
+
 Json Json::parse(std::string_view text) {
+  require_shallow_json(text);
   Builder builder;
-  if (!nlohmann::json::sax_parse(text, &builder)) throw JsonError(builder.error(), builder.byte());
+  if (!nlohmann::json::sax_parse(text, &builder))
+    throw JsonError("is not JSON from here on", builder.byte());
   return std::move(builder.root);
 }
 
 std::unique_ptr<Json> Json::parse_if(std::string_view text) {
   Builder builder;
-  if (!nlohmann::json::sax_parse(text, &builder)) return nullptr;
+  if (too_deep_at(text) > 0 || !nlohmann::json::sax_parse(text, &builder)) return nullptr;
   return std::make_unique<Json>(std::move(builder.root));
 }
 

@@ -1,5 +1,6 @@
 #include "base/json_fields.hpp"
 
+#include "base/json_depth.hpp"
 #include "base/say.hpp"
 
 namespace penstock {
@@ -26,16 +27,20 @@ Position position_of(std::string_view text, std::size_t byte, const std::string&
 
 }  // namespace
 
+InputError not_json(std::string_view text, const JsonError& error, const std::string& origin) {
+  return InputError(
+      std::vector<Diagnostic>{{position_of(text, error.byte, origin), error.what(), "", 1, 0}});
+}
+
 InputError not_json(std::string_view text, std::size_t byte, const std::string& origin) {
-  return InputError(std::vector<Diagnostic>{
-      {position_of(text, byte, origin), "is not JSON from here on", "", 1, 0}});
+  return not_json(text, JsonError("is not JSON from here on", byte), origin);
 }
 
 Json parse_json(std::string_view text, const std::string& origin) {
   try {
     return Json::parse(text);
   } catch (const JsonError& error) {
-    throw not_json(text, error.byte, origin);
+    throw not_json(text, error, origin);
   }
 }
 

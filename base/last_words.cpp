@@ -3,9 +3,11 @@
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <exception>
 #include <new>
 
@@ -36,6 +38,18 @@ const char* program_name = "penstock";
 void say_what_nobody_catches(const char* program) {
   program_name = program;
   std::set_terminate(say_and_end);
+}
+
+void begin_program(const char* program) {
+  keep_standard_streams();
+  say_what_nobody_catches(program);
+  std::signal(SIGXFSZ, SIG_IGN);
+  constexpr rlim_t kLeastStack = rlim_t{1} << 20;  // a quarter of it is for the environment
+  rlimit stack{};
+  if (::getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= kLeastStack) return;
+  say("{}: the stack may have {} KiB (ulimit -s), which is too little; at least {} are needed\n",
+      program, stack.rlim_cur >> 10, kLeastStack >> 10);
+  ::_exit(exit_failed);
 }
 
 void say_no_memory(const char* program) noexcept {

@@ -8,6 +8,12 @@ namespace penstock {
 /// `program` begins the sentence, and outlives the process.
 void say_what_nobody_catches(const char* program);
 
+/// First thing in main: what every program of ours needs of its process. Keeps the standard
+/// streams, says what nobody catches, has writes beyond `ulimit -f` fail with a reason (EFBIG) in
+/// place of ending the process, and ends it in words, exit code 1, where `ulimit -s` leaves too
+/// small a stack.
+void begin_program(const char* program);
+
 /// That there is not enough memory; takes none itself.
 void say_no_memory(const char* program) noexcept;
 

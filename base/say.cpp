@@ -6,7 +6,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 
 namespace penstock {
@@ -37,22 +39,44 @@ std::size_t utf8_length(std::string_view text) {
   return length;
 }
 
-std::string without_controls(std::string_view text) {
+namespace {
+
+/// The code of the UTF-8 sequence of `length` bytes that a text starts with.
+char32_t code_of(std::string_view text, std::size_t length) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  char32_t code = length == 1 ? first : first & (0x7fU >> length);
+  for (std::size_t i = 1; i < length; ++i)
+    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fU);
+  return code;
+}
+
+/// Does a terminal obey it (C0, DEL, C1), or does it change the direction of what is written
+/// (UAX 9's marks, embeddings, overrides and isolates)?
+bool is_control(char32_t c) {
+  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
+         (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+}  // namespace
+
+ShownCharacter shown_character(std::string_view text) {
+  const std::size_t length = utf8_length(text);
+  const char32_t code = length == 0 ? static_cast<unsigned char>(text[0]) : code_of(text, length);
+  if (length > 0 && !is_control(code)) return {length, ""};
+  return {std::max<std::size_t>(length, 1),
+          length > 1 ? fmt::format("\\u{:04x}", static_cast<std::uint32_t>(code))
+                     : fmt::format("\\x{:02x}", static_cast<std::uint32_t>(code))};
+}
+
+std::string without_controls(std::string_view text, std::string_view kept) {
   std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0U;
-    const std::size_t length = utf8_length(text.substr(i));
-    if (length == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", c);
-      continue;
-    }
-    if (c == 0xc2 && next < 0xa0) {  // U+0080 to U+009F
-      out += fmt::format("\\u{:04x}", next);
-    } else {
-      out += text.substr(i, length);
-    }
-    i += length - 1;
+  for (std::size_t i = 0; i < text.size();) {
+    const ShownCharacter c = shown_character(text.substr(i));
+    if (c.escape.empty() || kept.find(text[i]) != kept.npos)
+      out += text.substr(i, c.bytes);
+    else
+      out += c.escape;
+    i += c.bytes;
   }
   return out;
 }
@@ -67,7 +91,9 @@ void say_text(std::string_view text, Wrap wrap) noexcept {
   }
 }
 
-void print_text(std::string_view text) {
+void print_text(std::string_view text) { print_painted(without_controls(text)); }
+
+void print_painted(std::string_view text) {
   fmt::print("{}", wrapped(text, terminal_width(STDOUT_FILENO)));
 }
 

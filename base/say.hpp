@@ -19,9 +19,17 @@ inline bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0x
 /// Bytes of the UTF-8 sequence that a text, which is not empty, starts with; 0: none.
 std::size_t utf8_length(std::string_view text);
 
-/// `text` with control characters other than line feeds and tabs, and what is no UTF-8, written
-/// out: a terminal obeys none that a file's name or its content holds.
-std::string without_controls(std::string_view text);
+/// How a text, which is not empty, begins.
+struct ShownCharacter {
+  std::size_t bytes;   ///< of its first character
+  std::string escape;  ///< instead of one that a terminal would obey, or that is no UTF-8; else ""
+};
+ShownCharacter shown_character(std::string_view text);
+
+/// Returns `text` with control characters other than the `kept` ones, marks that change the
+/// direction of writing, and what is no UTF-8 written out (\x1b, \u202e): a terminal obeys none
+/// that a file's name or its content holds.
+std::string without_controls(std::string_view text, std::string_view kept = "\n\t");
 
 /// Writes to standard error, `without_controls`, in lines as wide as there is room, or
 /// whole, for programs; when that is full or closed nothing is said. Without memory the text is
@@ -29,8 +37,11 @@ std::string without_controls(std::string_view text);
 enum class Wrap { yes, no };
 void say_text(std::string_view text, Wrap wrap = Wrap::yes) noexcept;
 
-/// Writes what people read to standard output, in lines as wide as there is room.
+/// Writes what people read to standard output, `without_controls`, in lines as wide as there is
+/// room.
 void print_text(std::string_view text);
+/// The same of a drawing with colours, whose texts are `without_controls` already.
+void print_painted(std::string_view text);
 
 /// The same. Where there is no memory to put the parts together, that is said instead.
 template <class... Parts>

@@ -1,5 +1,7 @@
 #include "base/table.hpp"
 
+#include "base/say.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +24,7 @@ TextTable::TextTable(std::vector<std::string> headers, std::vector<Align> alignm
 
 void TextTable::add_row(std::vector<std::string> row) {
   row.resize(rows_[0].size());
+  for (std::string& cell : row) cell = without_controls(cell, "");
   rows_.push_back(std::move(row));
 }
 

@@ -25,6 +25,7 @@ import penstock
 
 PYTHON = sys.executable
 SCENARIO = """model: gpt-2.2b
+stack: none
 cluster: {base: dgx-a100, nodes: 8, intra: {attachment: pairs}}
 schedule: 1f1b
 pipeline: {stages: 8, microbatches: 64, split: balanced}

@@ -34,7 +34,7 @@ class ScenarioFile {
   ScenarioFile()
       : path_(std::filesystem::temp_directory_path() /
               ("penstock_sweep_bench_" + std::to_string(::getpid()) + ".yaml")) {
-    std::ofstream(path_) << "model: gpt3-175b\n"
+    std::ofstream(path_) << "model: gpt3-175b\nstack: none\n"
                             "cluster: {base: dgx-a100, nodes: 8, intra: {attachment: pairs}}\n"
                             "schedule: 1f1b\n"
                             "pipeline: {stages: 8, microbatches: 64, split: balanced}\n";

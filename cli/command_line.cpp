@@ -4,6 +4,7 @@
 #include "base/exit_codes.hpp"
 #include "base/json.hpp"
 #include "base/last_words.hpp"
+#include "base/output_file.hpp"
 #include "base/say.hpp"
 #include "base/terminal.hpp"
 #include "cli/options.hpp"
@@ -38,6 +39,15 @@ std::string shell_command(const std::vector<std::string>& words) {
   return command;
 }
 
+/// No option writes over a file that is read.
+void require_other_outputs(const CommandSpec& command, const Arguments& arguments) {
+  std::vector<std::string> inputs = arguments.positional;
+  if (arguments.flag("result")) inputs.push_back(arguments.value("result"));
+  for (const OptionSpec& option : command.options)
+    if (option.value == "FILE" && option.name != "result")
+      require_no_input(fmt::format("--{}", option.name), arguments.value(option.name), inputs);
+}
+
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) {
     say("{}", general_help());
@@ -65,6 +75,7 @@ int dispatch(const std::vector<std::string>& words) {
     if (command.wrong_options == nullptr) throw;
     throw together(error, command.wrong_options(arguments));
   }
+  require_other_outputs(command, arguments);
   arguments.command_line = shell_command(words);
   set_results_to_file(arguments.value("output", "-") != "-");
   return command.run(arguments);

@@ -86,7 +86,7 @@ FullPlanRequest request_of(const Arguments& arguments) {
   PlanOptions options(arguments);
   FullPlanRequest asked;
   asked.source = source_of(arguments);
-  asked.batch = options.integer("batch", kMostSamples).value_or(0);
+  asked.batch = options.batch(asked.source);
   asked.microbatch_size = options.integer("microbatch-size", kMostSamples).value_or(0);
   asked.source.profile_batch = options.integer("profile-batch", kMostSamples);
   asked.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
@@ -110,7 +110,7 @@ FullPlanRequest request_of(const Arguments& arguments) {
     if (!why.empty()) options.wrong("write", why);
   }
   options.throw_if_wrong();
-  asked.source.changes = overrides_of(arguments);
+  asked.source.changes = changes_of(arguments, asked.source);
   const auto given = [&](const char* option) { return arguments.flag(option); };
   asked.straight = given("straight");
   asked.asynchronous = given("asynchronous");
@@ -140,7 +140,7 @@ void put_answer(const Arguments& arguments, const FullPlan& full) {
   if (format == "csv" && full.usual_batch()) say("note: {}\n", full.notes().back());
   put_result(arguments, format == "json"  ? to_json(full).dump(2) + "\n"
                         : format == "csv" ? plans_csv(full)
-                                          : to_text(full, results_width()));
+                                          : to_text(full, results_width(), arguments.flag("statistics")));
 }
 
 SearchResult search_with_progress(const Problem& problem, const Axes& axes, SearchOptions options) {

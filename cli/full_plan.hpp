@@ -17,7 +17,8 @@ int run_full_plan(const Arguments& arguments);
 /// The default: what `run_full_plan` does, or why it cannot be asked.
 std::optional<InputError> full_plan_unless_refused(const Arguments& arguments);
 
-std::string to_text(const FullPlan& plan, std::size_t width);
+/// `statistics`: with what the search looked at.
+std::string to_text(const FullPlan& plan, std::size_t width, bool statistics);
 std::string plans_csv(const FullPlan& plan);
 Report plan_report(const FullPlan& plan, const Arguments& arguments);
 

@@ -80,6 +80,79 @@ std::string ranks_text(const Choice& choice) {
   return choice.family.arrangement.rank_order + ", " + choice.family.arrangement.placement;
 }
 
+/// What became of the job as given, where a row does not say it.
+std::string given_text(const FullPlan& full) {
+  if (!full.given) return "";
+  std::string text;
+  if (!full.given->why_not.empty())
+    text = fmt::format("the job as given {}: {}\n",
+                       full.given->offer ? "does not fit" : "does not run", full.given->why_not);
+  if (!full.given->offer) return text;
+  const auto samples =
+      static_cast<std::int64_t>(full.given->offer->scenario.samples_per_update());
+  if (samples != full.problem.batch())
+    text += fmt::format("the job as given makes updates of {} samples\n", samples);
+  return text;
+}
+
+/// What is shown of a plan, or of the job as given.
+struct PlanRow {
+  std::string number;
+  const Offer& offer;
+  std::string best_at;
+};
+
+std::string per_gpu(const FullPlan& full, const FoundPlan& plan, bool optimistic) {
+  const double tokens = tokens_per_s(full, plan);
+  return tokens > 0 ? fmt::format("{:.0f}{}", tokens / plan.choice.gpus(), optimistic ? "*" : "")
+                    : fmt::format("{:.4g}{}", plan.throughput_samples_per_s, optimistic ? "*" : "");
+}
+
+std::vector<PlanRow> rows_of(const FullPlan& full) {
+  std::vector<PlanRow> rows;
+  const int recommended = full.offers.empty() ? -1 : full.recommended();
+  const auto add = [&](int number, const Offer& offer, std::string strengths, bool equal) {
+    if (number == recommended)
+      strengths = strengths.empty() ? "recommended" : "recommended, " + strengths;
+    rows.push_back({fmt::format("{}{}", number, equal ? "=" : ""), offer, std::move(strengths)});
+  };
+  if (full.given && full.given->offer)
+    add(0, *full.given->offer, full.given->why_not.empty() ? "as given" : "as given, does not fit",
+        recommended == 0);
+  for (std::size_t i = 0; i < full.offers.size(); ++i) {
+    const FoundPlan& plan = full.offers[i].plan;
+    const auto number = static_cast<int>(i) + 1;
+    add(number, full.offers[i], fmt::format("{}", fmt::join(plan.best_at, ", ")),
+        number > 1 && full.as_good_as_best(plan));
+  }
+  return rows;
+}
+
+std::vector<std::string> cells(const FullPlan& full, const PlanRow& row) {
+  const FoundPlan& plan = row.offer.plan;
+  const PlanFamily& f = plan.choice.family;
+  const double mfu = plan.judgement.mfu;
+  return {row.number,
+          std::string(f.schedule->name),
+          std::to_string(f.shape.depth),
+          std::to_string(f.chunks),
+          width_text(plan.choice),
+          tensor_text(f.shape),
+          std::to_string(f.shape.context),
+          std::to_string(f.shape.microbatch_size),
+          std::to_string(f.shape.microbatches),
+          recompute_column(plan.choice),
+          std::to_string(plan.choice.gpus()),
+          format_time(plan.judgement.iteration_time_s),
+          per_gpu(full, plan, row.offer.scenario.optimistic),
+          mfu > 0 ? fmt::format("{:.1f} %", 100 * mfu) : "-",
+          format_bytes(plan.judgement.memory_bytes),
+          fmt::format("{:.4g}", price_of(full, plan)),
+          row.best_at,
+          plan.judgement.engine,
+          ranks_text(plan.choice)};
+}
+
 /// Whose memory it is, and which bound where the model leaves something out.
 std::string memory_legend(const Scenario& s) {
   if (s.left_out().empty()) return "of the fullest device";
@@ -88,47 +161,79 @@ std::string memory_legend(const Scenario& s) {
                                  : "of the fullest device, about";
 }
 
-std::string plans_table(const std::vector<Offer>& offers, std::size_t width) {
+std::string plans_table(const FullPlan& full, std::size_t width) {
   using A = TextTable::Align;
-  TextTable table({"plan", "schedule", "p", "v", "w", "t", "b", "m", "recompute", "GPUs", "update",
-                   "samples/s", "memory", "best at", "engine", "ranks"},
-                  {A::right, A::left, A::right, A::right, A::right, A::right, A::right, A::right,
-                   A::left, A::right, A::right, A::right, A::right, A::left, A::left, A::left});
-  for (std::size_t i = 0; i < offers.size(); ++i) {
-    const FoundPlan& plan = offers[i].plan;
-    const PlanFamily& f = plan.choice.family;
-    table.add_row({std::to_string(i + 1), std::string(f.schedule->name),
-                   std::to_string(f.shape.depth), std::to_string(f.chunks), width_text(plan.choice),
-                   tensor_text(f.shape), std::to_string(f.shape.microbatch_size),
-                   std::to_string(f.shape.microbatches), recompute_column(plan.choice),
-                   std::to_string(plan.choice.gpus()), format_time(plan.judgement.iteration_time_s),
-                   fmt::format("{:.4g}{}", plan.throughput_samples_per_s,
-                               offers[i].scenario.optimistic ? "*" : ""),
-                   format_bytes(plan.judgement.memory_bytes),
-                   fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine,
-                   ranks_text(plan.choice)});
-  }
-  const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "update", "m", "best at"});
-  std::string text = table.render() + gone +
-                     table.legend({{"p", "stages"},
-                                   {"v", "chunks"},
-                                   {"w", "replicas (data parallel)"},
-                                   {"t", "GPUs of a stage (tensor parallel)"},
-                                   {"b", "samples of a microbatch"},
-                                   {"m", "microbatches per update"},
-                                   {"memory", memory_legend(offers.front().scenario)},
-                                   {"engine", "that simulated it"},
-                                   {"ranks", "their order on the GPUs"}},
-                                  width);
-  const auto any = [&](bool Shape::*shared) {
-    return std::ranges::any_of(offers,
-                               [&](const Offer& o) { return o.plan.choice.family.shape.*shared; });
+  const std::vector<PlanRow> rows = rows_of(full);
+  const auto any = [&](auto&& is) { return std::ranges::any_of(rows, is); };
+  const bool tokens = full.tokens_per_sample() > 0;
+  struct Column {
+    std::string header;
+    A alignment;
+    bool shown = true;
   };
-  if (any(&Shape::distributed_optimizer)) text += "z: replicas share the optimizer (ZeRO-1)\n";
-  if (any(&Shape::sequence_parallel)) text += "s: with sequence parallelism\n";
-  if (std::ranges::any_of(offers, [](const Offer& o) { return o.scenario.optimistic; }))
+  const std::vector<Column> columns{
+      {"plan", A::right},
+      {"schedule", A::left},
+      {"p", A::right},
+      {"v", A::right},
+      {"w", A::right},
+      {"t", A::right},
+      {"c", A::right, any([](const PlanRow& r) {
+         return r.offer.plan.choice.family.shape.context > 1;
+       })},
+      {"b", A::right},
+      {"m", A::right},
+      {"recompute", A::left},
+      {"GPUs", A::right},
+      {"update", A::right},
+      {tokens ? "tokens/s/GPU" : "samples/s", A::right},
+      {"MFU", A::right, any([](const PlanRow& r) { return r.offer.plan.judgement.mfu > 0; })},
+      {"memory", A::right},
+      {price_header(full), A::right, full.request.terms.gpu_hour > 0},
+      {"best at", A::left},
+      {"engine", A::left},
+      {"ranks", A::left}};
+  std::vector<std::string> headers;
+  std::vector<A> alignment;
+  for (const Column& column : columns) {
+    if (!column.shown) continue;
+    headers.push_back(column.header);
+    alignment.push_back(column.alignment);
+  }
+  TextTable table(headers, alignment);
+  for (const PlanRow& row : rows) {
+    const std::vector<std::string> all = cells(full, row);
+    std::vector<std::string> shown;
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      if (columns[i].shown) shown.push_back(all[i]);
+    table.add_row(shown);
+  }
+  const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "m", "update", "best at"});
+  std::string text =
+      table.render() + gone +
+      table.legend({{"p", "stages"},
+                    {"v", "chunks"},
+                    {"w", "replicas (data parallel)"},
+                    {"t", "GPUs of a stage (tensor parallel)"},
+                    {"c", "GPUs that share sequences (context parallel)"},
+                    {"b", "samples of a microbatch"},
+                    {"m", "microbatches per update"},
+                    {"memory", memory_legend(full.problem.base())},
+                    {"MFU", "of the dense peak, attention counted in full"},
+                    {"engine", "that simulated it"},
+                    {"ranks", "their order on the GPUs"}},
+                   width);
+  const auto shapes = [&](bool Shape::*shared) {
+    return any([&](const PlanRow& r) { return r.offer.plan.choice.family.shape.*shared; });
+  };
+  if (shapes(&Shape::distributed_optimizer)) text += "z: replicas share the optimizer (ZeRO-1)\n";
+  if (shapes(&Shape::sequence_parallel)) text += "s: with sequence parallelism\n";
+  if (any([](const PlanRow& r) { return r.offer.scenario.optimistic; }))
     text += fmt::format("*: {}\n", kOptimistic);
-  return text;
+  if (any([](const PlanRow& r) { return r.number.ends_with('='); }))
+    text += fmt::format("=: as good as plan 1 within the {:.0f} % that the model is off by\n",
+                        100 * kModelError);
+  return text + recommendation_text(full);
 }
 
 std::string tallies_table(const SearchResult& result) {
@@ -198,7 +303,7 @@ std::string better_word(Objective objective) {
   return kBetter[static_cast<std::size_t>(objective)];
 }
 
-std::string proof(const FullPlan& full) {
+std::string proof(const FullPlan& full, bool statistics) {
   const SearchResult& result = full.result;
   const Problem& problem = full.problem;
   const bool other = !result.plans.front().choice.widths.empty();
@@ -210,10 +315,32 @@ std::string proof(const FullPlan& full) {
                  : "no bound: some plans that were not simulated are bounded by nothing";
   const bool proven = result.gap && *result.gap <= kProven;
   std::string text = proven ? fmt::format("proven: no {} of this search is better\n", kind) : left;
-  if (!proven)
-    text += (result.gap_held_by.empty() ? "" : "; not ruled out: " + result.gap_held_by) + "\n";
-  if (!proven) text += known_orders(full) + why_not_proven(result);
+  if (!proven && statistics && !result.gap_held_by.empty())
+    text += "; not ruled out: " + result.gap_held_by;
+  if (!proven) text += "\n";
+  if (!proven && statistics) text += known_orders(full) + why_not_proven(result);
   return text + joined_layers(problem) + failed_simulations(result);
+}
+
+double price_of(const FullPlan& full, const FoundPlan& plan) {
+  constexpr double kTokens = 1e9;
+  const double update = gpu_hours(plan) * full.request.terms.gpu_hour;
+  const auto tokens = static_cast<double>(full.tokens_per_sample() * full.problem.batch());
+  return tokens > 0 ? update / tokens * kTokens : update;
+}
+
+std::string price_header(const FullPlan& full) {
+  return full.tokens_per_sample() > 0 ? "cost/1e9 tokens" : "cost/update";
+}
+
+std::string recommendation_text(const FullPlan& full) {
+  const int number = full.recommended();
+  const std::string off = fmt::format("within the {:.0f} % that the model is off by",
+                                      100 * kModelError);
+  if (number == 0)
+    return fmt::format("recommended: the job as given: no plan is better {}\n", off);
+  if (number == 1) return "recommended: plan 1\n";
+  return fmt::format("recommended: plan {}, as good as plan 1 {}, and simpler\n", number, off);
 }
 
 std::string terms_text(const FullPlan& full) {
@@ -273,8 +400,8 @@ std::string recomputed_text(const Choice& choice) {
   return fmt::format("  of these recomputed {}\n", layers_text(layers));
 }
 
-std::string offers_text(const FullPlan& full, std::size_t width) {
-  std::string out = "\n" + plans_table(full.offers, width) + "\n";
+std::string offers_text(const FullPlan& full, std::size_t width, bool statistics) {
+  std::string out = "\n" + plans_table(full, width) + given_text(full) + "\n";
   for (const std::string& line : alone_lines(full)) out += line + "\n";
   out += headroom_text(full);
   if (!full.alone.empty() || full.without_headroom) out += "\n";
@@ -297,7 +424,7 @@ std::string offers_text(const FullPlan& full, std::size_t width) {
     out += files_text(offer);
   }
   const Offer& best = full.offers.front();
-  out += "\n" + terms_text(full) + proof(full);
+  out += "\n" + terms_text(full) + proof(full, statistics);
   if (best.scenario.transformer && best.megatron.empty())
     out += "for Megatron-LM: --schedule 1f1b --schedule interleaved-1f1b --uniform-recompute\n";
   if (!best.megatron.empty() && best.files.empty())
@@ -350,6 +477,22 @@ std::vector<std::string> alone_lines(const FullPlan& full) {
   return lines;
 }
 
+std::string devices_text(const Cluster& cluster) {
+  std::vector<std::pair<std::string, int>> kinds;
+  for (int gpu = 0; gpu < cluster.devices(); ++gpu) {
+    const std::string& name = cluster.device_of(gpu).name;
+    const auto known = std::ranges::find(kinds, name, &std::pair<std::string, int>::first);
+    if (known == kinds.end())
+      kinds.emplace_back(name, 1);
+    else
+      ++known->second;
+  }
+  std::vector<std::string> parts;
+  for (const auto& [name, count] : kinds)
+    parts.push_back(fmt::format("{} {}", count, name.empty() ? "GPUs" : name));
+  return fmt::format("{}", fmt::join(parts, " and "));
+}
+
 std::string planner_notes(const FullPlan& full) {
   if (full.compared_notes.empty()) return "";
   return fmt::format("the published planners: {}", fmt::join(full.compared_notes, "; "));
@@ -357,25 +500,32 @@ std::string planner_notes(const FullPlan& full) {
 
 std::string task_text(const FullPlan& full) {
   const Problem& problem = full.problem;
-  const auto& transformer = problem.base().transformer;
-  std::string text =
-      fmt::format("{} GPUs of {}: {} samples{} per update, objective {}", problem.gpus(),
-                  problem.base().cluster.name, problem.batch(),
-                  transformer ? fmt::format(" of {} tokens", transformer->seq_length) : "",
-                  kObjectiveNames[static_cast<std::size_t>(full.request.search.objective)]);
+  const Scenario& base = problem.base();
+  const std::int64_t tokens = full.tokens_per_sample();
+  std::string text = fmt::format(
+      "{} of {}: {} samples{} per update, objective {}", devices_text(base.cluster),
+      base.cluster.name, problem.batch(),
+      tokens > 0 ? fmt::format(" of {} tokens ({} tokens)", tokens,
+                               format_count(tokens * problem.batch()))
+                 : "",
+      kObjectiveNames[static_cast<std::size_t>(full.request.search.objective)]);
+  if (base.transformer && !base.layer_profile)
+    text += fmt::format(", software: {}", base.stack.name.empty() ? "none" : base.stack.name);
   if (problem.headroom() > 0)
     text += fmt::format(", {:.3g} % of memory left free (--headroom)", 100 * problem.headroom());
   return text;
 }
 
-std::string to_text(const FullPlan& full, std::size_t width) {
+std::string to_text(const FullPlan& full, std::size_t width, bool statistics) {
   const SearchResult& result = full.result;
   std::string out = fmt::format("{} on {}\n", full.model_name(), task_text(full));
   for (const std::string& note : full.notes()) out += fmt::format("note: {}\n", note);
-  out += full.offers.empty() ? no_plan(full) : offers_text(full, width);
+  out += full.offers.empty() ? no_plan(full) + given_text(full)
+                             : offers_text(full, width, statistics);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
   out += fmt::format("not searched: {}\n", fmt::join(full.not_searched(), "; "));
+  if (!statistics) return out;
   return out + "\n" + tallies_table(result) +
          fmt::format(
              "{} cuts simulated as a bound, {} plans confirmed with the whole model, {} moves of "

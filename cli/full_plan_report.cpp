@@ -16,6 +16,18 @@ namespace {
 
 constexpr std::size_t kTimelines = 3;  ///< of the first plans: a page of more is slow to open
 
+std::string one_line(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+/// "1234 tokens/s/GPU", or samples/s where they have no length.
+std::string rate_text(const FullPlan& full, const FoundPlan& plan) {
+  const double tokens = tokens_per_s(full, plan);
+  return tokens > 0 ? fmt::format("{:.0f} tokens/s/GPU", tokens / plan.choice.gpus())
+                    : fmt::format("{:.4g} samples/s", plan.throughput_samples_per_s);
+}
+
 std::vector<KeyFigure> figures(const FullPlan& full) {
   if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full), Verdict::bad}};
   const Offer& best = full.offers.front();
@@ -24,12 +36,16 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
       {"What to run?",
        fmt::format("{}, {} x {}", family.schedule->name, counted(family.shape.depth, "stage"),
                    counted(family.shape.width, "replica")),
-       family.describe(), Verdict::good},
+       fmt::format("{}; {}", family.describe(), one_line(recommendation_text(full))),
+       Verdict::good},
       {"How fast?",
-       fmt::format("{:.4g}{} samples/s", best.plan.throughput_samples_per_s,
-                   best.scenario.optimistic ? "*" : ""),
-       fmt::format("{} per update, by the {} engine{}",
-                   format_time(best.plan.judgement.iteration_time_s), best.plan.judgement.engine,
+       fmt::format("{}{}", rate_text(full, best.plan), best.scenario.optimistic ? "*" : ""),
+       fmt::format("{} per update{}, by the {} engine{}",
+                   format_time(best.plan.judgement.iteration_time_s),
+                   best.plan.judgement.mfu > 0
+                       ? fmt::format(", MFU {}", format_percent(best.plan.judgement.mfu))
+                       : "",
+                   best.plan.judgement.engine,
                    best.scenario.optimistic ? fmt::format("; *: {}", kOptimistic) : "")},
       {"Is there a better one?",
        full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
@@ -49,7 +65,8 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
   return figures;
 }
 
-std::string plans_section(const std::vector<Offer>& offers) {
+std::string plans_section(const FullPlan& full) {
+  const std::vector<Offer>& offers = full.offers;
   TableSection table{{"Plans"},
                      {{"plan"},
                       {"schedule"},
@@ -62,6 +79,8 @@ std::string plans_section(const std::vector<Offer>& offers) {
                       {"recompute"},
                       {"update", "s"},
                       {"throughput", "samples/s"},
+                      {"tokens/s/GPU"},
+                      {"MFU", "fraction"},
                       {"memory", "bytes"},
                       {"best at"},
                       {"engine"}},
@@ -71,20 +90,27 @@ std::string plans_section(const std::vector<Offer>& offers) {
     table.text.note = fmt::format("*: {}", kOptimistic);
     table.columns.push_back({"*"});
   }
-  for (const Offer& offer : offers) {
+  const auto known = [](double value) { return value > 0 ? Cell(value) : Cell(); };
+  const auto add = [&](int number, const Offer& offer, const std::string& best_at) {
     const FoundPlan& plan = offer.plan;
     const PlanFamily& f = plan.choice.family;
-    table.rows.push_back({static_cast<double>(table.rows.size() + 1), std::string(f.schedule->name),
+    table.rows.push_back({static_cast<double>(number), std::string(f.schedule->name),
                           static_cast<double>(f.shape.depth), static_cast<double>(f.chunks),
                           width_text(plan.choice), tensor_text(f.shape),
                           static_cast<double>(f.shape.microbatch_size),
                           static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
                           plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
-                          plan.judgement.memory_bytes,
-                          fmt::format("{}", fmt::join(plan.best_at, ", ")), plan.judgement.engine});
+                          known(tokens_per_s(full, plan) / plan.choice.gpus()),
+                          known(plan.judgement.mfu), plan.judgement.memory_bytes, best_at,
+                          plan.judgement.engine});
     if (table.columns.back().name == "*")
       table.rows.back().emplace_back(optimistic(offer) ? "*" : "");
-  }
+  };
+  if (full.given && full.given->offer)
+    add(0, *full.given->offer, full.given->runs() ? "as given" : "as given, does not fit");
+  for (std::size_t i = 0; i < offers.size(); ++i)
+    add(static_cast<int>(i) + 1, offers[i],
+        fmt::format("{}", fmt::join(offers[i].plan.best_at, ", ")));
   return section_text(table);
 }
 
@@ -171,7 +197,7 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
   report.summary = task_text(full);
   report.figures = figures(full);
   if (!full.offers.empty()) {
-    report.sections.push_back(plans_section(full.offers));
+    report.sections.push_back(plans_section(full));
     report.sections.push_back(limits_section(full.offers));
     if (full.result.found.size() > 1) report.sections.push_back(found_section(full));
     std::vector<std::string> timelines;

@@ -60,7 +60,7 @@ std::string heading_text(const Simulation& s, bool reproducible) {
                     c.transformer->name, c.cluster.name, device_names(c.cluster),
                     c.samples_per_update(), c.transformer->seq_length, recompute_text(c.recompute),
                     c.distributed_optimizer ? "; ZeRO-1" : "",
-                    c.stack.name.empty() ? "" : fmt::format("; stack {}", c.stack.name));
+                    c.stack.name.empty() ? "" : fmt::format("; software: {}", c.stack.name));
   } else {
     const std::string model =
         c.profile ? counted(c.profile->layers.size(), "profiled layer") : "abstract model";

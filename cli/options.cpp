@@ -260,6 +260,10 @@ Arguments parse_arguments(const CommandSpec& command, const std::vector<std::str
   }
   if (arguments.flag("help")) return arguments;
   check_choices(command, arguments);
+  for (const OptionSpec& option : command.options)
+    for (const std::string& value :
+         option.sets.empty() ? std::vector<std::string>{} : arguments.values(option.name))
+      arguments.options["set"].push_back(fmt::format("{}={}", option.sets, value));
   check_endings(command, arguments);
   check_positional(command, arguments);
   return arguments;

@@ -20,6 +20,7 @@ struct OptionSpec {
   bool repeated = false;
   std::string_view short_name = {};
   std::string_view endings = {};  ///< of a file's name, separated by '|'; empty: any
+  std::string_view sets = {};     ///< the scenario's key that it stands for: --set KEY=VALUE
 };
 
 /// Thrown when help was asked for where no command is complete; the text goes to standard output.

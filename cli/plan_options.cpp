@@ -2,10 +2,15 @@
 
 #include "base/units.hpp"
 #include "base/numbers.hpp"
+#include "base/suggest.hpp"
+#include "scenarios/scenario.hpp"
+
+#include <fmt/ranges.h>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 
@@ -44,6 +49,82 @@ std::optional<double> PlanOptions::share(const std::string& option) {
   if (value && *value >= 0 && *value < 1) return value;
   wrong(option, fmt::format("must be a share below 100%, such as 10%, got '{}'", text));
   return std::nullopt;
+}
+
+std::int64_t PlanOptions::batch(PlanSource& source) {
+  std::string text = arguments_.value("batch");
+  const auto ends_with = [&](std::string_view word) {
+    if (!text.ends_with(word)) return false;
+    text.resize(text.size() - word.size());
+    while (text.ends_with(' ')) text.pop_back();
+    return true;
+  };
+  const bool tokens = ends_with("tokens");
+  source.batch_in_samples = !tokens && ends_with("samples");
+  constexpr std::int64_t kMillion = 1'000'000, kMebi = 1 << 20;
+  const bool millions = text.ends_with('M') || text.ends_with('m');
+  const auto n = parse_number<double>(millions ? text.substr(0, text.size() - 1) : text);
+  const double most = tokens ? 1e15 : static_cast<double>(kMostSamples);
+  const bool whole = n && *n >= 1 && *n <= most && (millions || *n == std::floor(*n));
+  if (millions && n && *n > 0 && !tokens) {
+    wrong("batch", fmt::format("'{}' may be tokens or samples, and the one million or the other: say "
+                               "'{:.0f} tokens', '{:.0f} tokens' or '{:.0f} samples'",
+                               arguments_.value("batch"), *n * kMebi, *n * kMillion, *n * kMillion));
+  } else if (millions && whole) {
+    // Of 4M tokens people mean 4 x 2^20 where samples have a power of two of them.
+    source.batch_tokens = static_cast<std::int64_t>(*n * kMebi);
+    return 0;
+  } else if (whole && tokens) {
+    source.batch_tokens = static_cast<std::int64_t>(*n);
+  } else if (whole) {
+    return static_cast<std::int64_t>(*n);
+  } else if (arguments_.flag("batch")) {
+    wrong("batch", fmt::format("must be an integer from 1 to {}, of samples, or 'N tokens', got '{}'",
+                               kMostSamples, arguments_.value("batch")));
+  }
+  return 0;
+}
+
+std::optional<std::string> PlanOptions::cluster_of_gpus() {
+  if (!arguments_.flag("gpus")) return std::nullopt;
+  const std::string text = arguments_.value("gpus");
+  const std::size_t sign = std::min(text.find('x'), text.size());
+  const auto gpus = parse_number<int>(text.substr(0, sign));
+  if (!gpus || *gpus < 1 || *gpus > kMostDevices || sign + 1 >= text.size()) {
+    wrong("gpus", fmt::format("must be NxDEVICE such as 64xH100, with 1 to {} GPUs, got '{}'",
+                              kMostDevices, text));
+    return std::nullopt;
+  }
+  const std::string device = folded(text.substr(sign + 1));
+  std::vector<std::string> devices;
+  std::optional<Cluster> best;
+  for (const std::string& name : shipped_names("models/clusters")) {
+    const Cluster cluster = load_cluster(name);
+    if (!cluster.groups.empty() || cluster.device.name.empty()) continue;
+    devices.push_back(cluster.device.name);
+    if (folded(cluster.device.name) != device) continue;
+    const auto rank = [](const Cluster& c) { return !c.name.starts_with("dgx-"); };
+    if (!best || rank(cluster) < rank(*best)) best = cluster;
+  }
+  if (!best) {
+    std::ranges::sort(devices);
+    devices.erase(std::ranges::unique(devices).begin(), devices.end());
+    wrong("gpus", fmt::format("there is no shipped cluster of '{}'{}; there are such of {}; others: "
+                              "--cluster",
+                              text.substr(sign + 1), did_you_mean(text.substr(sign + 1), devices),
+                              fmt::join(devices, ", ")));
+    return std::nullopt;
+  }
+  const int node = best->devices_per_node;
+  if (*gpus < node)
+    return fmt::format("{{base: {}, nodes: 1, devices_per_node: {}}}", best->name, *gpus);
+  if (*gpus % node != 0) {
+    wrong("gpus", fmt::format("nodes of {} have {} GPUs: {} or {}, not {}; other nodes: --cluster",
+                              best->name, node, *gpus / node * node, (*gpus / node + 1) * node,
+                              *gpus));
+    return std::nullopt;
+  }
+  return fmt::format("{{base: {}, nodes: {}}}", best->name, *gpus / node);
 }
 
 std::vector<PlanLevel> PlanOptions::levels() {

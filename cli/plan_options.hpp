@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/options.hpp"
-#include "plan/plan.hpp"
+#include "plan/search/source.hpp"
 
 #include "base/error.hpp"
 
@@ -13,6 +13,7 @@ namespace penstock {
 
 inline constexpr int kMostDevices = 4'096;
 inline constexpr std::int64_t kMostSamples = 1'000'000'000;
+inline constexpr std::int64_t kMostTokens = 100'000'000;  ///< of a sample
 
 class PlanOptions {
  public:
@@ -24,6 +25,10 @@ class PlanOptions {
   std::optional<double> positive(const std::string& option);
   std::optional<double> bytes(const std::string& option);
   std::optional<double> share(const std::string& option);  ///< "10%"; from 0, below 1
+  /// "1024", "1024 samples", or "4194304 tokens" and "4M tokens", of which the source is told.
+  std::int64_t batch(PlanSource& source);
+  /// "64xH100": so many of a shipped cluster; none where there is none.
+  std::optional<std::string> cluster_of_gpus();
   /// "4x12GB/s", innermost first.
   std::vector<PlanLevel> levels();
 

@@ -31,12 +31,20 @@ std::vector<std::string> alone_lines(const FullPlan& plan);
 std::string better_word(Objective objective);
 /// What leaving memory free costs, a line; "": it makes no difference.
 std::string headroom_text(const FullPlan& plan);
-/// How much better another plan could be. Precondition: there is a plan.
-std::string proof(const FullPlan& plan);
+/// How much better another plan could be; with `statistics` also which, and what would tell.
+/// Precondition: there is a plan.
+std::string proof(const FullPlan& plan, bool statistics = true);
+/// What 1e9 tokens cost, or an update where samples have no length; and the head of its column.
+double price_of(const FullPlan& full, const FoundPlan& plan);
+std::string price_header(const FullPlan& full);
+/// Which plan to run, a line. Precondition: there is one.
+std::string recommendation_text(const FullPlan& full);
+/// "64 H100", "8 A100-80 and 8 V100-32".
+std::string devices_text(const Cluster& cluster);
 std::string no_plan(const FullPlan& plan);
 /// What the published planners took for granted; empty: nothing.
 std::string planner_notes(const FullPlan& plan);
-/// "64 GPUs of dgx-h100: 1024 samples per update, objective throughput".
+/// "64 H100 of dgx-h100: 1024 samples of 8192 tokens (8,388,608 tokens) per update, ...".
 std::string task_text(const FullPlan& plan);
 
 }  // namespace penstock

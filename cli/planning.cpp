@@ -34,13 +34,35 @@ PlanInput input_of(const std::string& name) {
 PlanSource source_of(const Arguments& arguments) {
   PlanSource source{arguments.positional[0], input_of(arguments.positional[0])};
   if (arguments.flag("cluster")) source.cluster = arguments.value("cluster");
+  PlanOptions options(arguments);
+  if (const auto cluster = options.cluster_of_gpus()) source.cluster = *cluster;
+  if (arguments.flag("stack")) source.stack = arguments.value("stack");
+  source.seq_length = options.integer("seq-length", kMostTokens);
   source.sequence_parallel = arguments.flag("sequence-parallel");
   source.distributed_optimizer = arguments.flag("distributed-optimizer");
   return source;
 }
 
+std::vector<Override> changes_of(const Arguments& arguments, const PlanSource& source) {
+  std::vector<Override> changes = overrides_of(arguments);
+  if (source.input != PlanInput::scenario) return changes;
+  if (source.cluster) changes.push_back({"cluster", *source.cluster});
+  if (source.stack) changes.push_back({"stack", *source.stack});
+  if (source.seq_length)
+    changes.push_back({"model.seq_length", std::to_string(*source.seq_length)});
+  return changes;
+}
+
 void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& options) {
-  const bool cluster = arguments.flag("cluster"), level = arguments.flag("level");
+  const bool cluster = arguments.flag("cluster") || arguments.flag("gpus");
+  const bool level = arguments.flag("level");
+  if (arguments.flag("cluster") && arguments.flag("gpus"))
+    options.wrong("gpus", "and --cluster both give the devices; give one");
+  options.cluster_of_gpus();  // what is wrong with it
+  options.integer("seq-length", kMostTokens);
+  if (input == PlanInput::profile || input == PlanInput::calibration)
+    for (const char* option : {"stack", "seq-length"})
+      options.refuse(option, "is for models by shape, and scenarios of such");
   switch (input) {
     case PlanInput::profile:
       if (cluster && level) options.wrong("level", "and --cluster both give the devices; give one");
@@ -86,13 +108,14 @@ PlanTask plan_task(const Arguments& arguments) {
   source.memory_bytes = options.bytes("memory");
   source.profile_batch = options.integer("profile-batch", kMostSamples);
   request.microbatch_size = options.integer("microbatch-size", kMostSamples).value_or(0);
-  request.batch = options.integer("batch", kMostSamples).value_or(0);
+  request.batch = options.batch(source);
+  if (source.batch_tokens) options.wrong("batch", "in tokens belongs to our own search");
   request.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
   request.most_plans = static_cast<std::size_t>(options.integer("top", 1'000).value_or(1));
   require_devices(arguments, source.input, options);
   refuse_others(options);
   options.throw_if_wrong();
-  source.changes = overrides_of(arguments);
+  source.changes = changes_of(arguments, source);
   request.straight = arguments.flag("straight");
   request.transfers = !arguments.flag("no-transfers");
   request.by_size = arguments.value("balance") == "size";

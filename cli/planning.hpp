@@ -19,6 +19,7 @@ inline constexpr const char* kOnlyFull[] = {"compare",
                                             "uniform-recompute",
                                             "asynchronous",
                                             "price",
+                                            "statistics",
                                             "tokens",
                                             "write",
                                             "force",
@@ -31,6 +32,9 @@ PlanInput input_of(const std::string& name);
 
 /// The argument and its cluster; what else there is of it are options that may be wrong.
 PlanSource source_of(const Arguments& arguments);
+
+/// What the options change of a scenario.
+std::vector<Override> changes_of(const Arguments& arguments, const PlanSource& source);
 
 /// Says which options are missing, or not for such input.
 void require_devices(const Arguments& arguments, PlanInput input, PlanOptions& options);

@@ -1,5 +1,6 @@
 #include "cli/output.hpp"
 
+#include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/terminal.hpp"
 #include "traces/byte_sink.hpp"
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
-  const auto text = value.get<std::string>();
+  const std::string text = without_controls(value.get<std::string>());
   // A spreadsheet would take it for a formula.
   const bool formula =
       !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
@@ -147,7 +148,7 @@ void put_output(const Arguments& arguments, const std::string& text) {
 
 void put_result(const Arguments& arguments, const std::string& text) {
   const bool for_people = arguments.value("format", "table") == "table";
-  put_output(arguments, for_people ? wrapped(text, results_width()) : text);
+  put_output(arguments, for_people ? wrapped(without_controls(text), results_width()) : text);
 }
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/perturbation_lines.hpp"
+#include "results/expected_error.hpp"
 #include "traces/cause_words.hpp"
 
 #include <fmt/format.h>
@@ -69,7 +70,7 @@ std::string fits(const Simulation& s, const Result& r) {
   if (r.infeasible_because.size() > 3)
     text += fmt::format(
         "           and {}\n",
-        counted(static_cast<std::int64_t>(r.infeasible_because.size()) - 3, "more device"));
+        counted(static_cast<std::int64_t>(r.infeasible_because.size()) - 3, "more stage"));
   return text;
 }
 
@@ -86,9 +87,9 @@ std::string how_fast(const Simulation& s, const Result& r) {
                                                              : "microbatch";
   if (r.iteration_time_s) text += fmt::format("{} per {}, ", format_time(*r.iteration_time_s), per);
   text += fmt::format("{:.4g} samples/s", r.samples_per_s);
-  if (r.tflops_per_device) {
-    text += fmt::format(", {:.0f} tokens/s/GPU, {}/GPU", *r.tokens_per_s_per_device,
-                        flops_text(*r.tflops_per_device));
+  if (r.tflops_per_gpu) {
+    text += fmt::format(", {:.0f} tokens/s/GPU, {}/GPU", *r.tokens_per_s_per_gpu,
+                        flops_text(*r.tflops_per_gpu));
   }
   if (r.mfu) {
     text += fmt::format(
@@ -96,8 +97,19 @@ std::string how_fast(const Simulation& s, const Result& r) {
         "recomputation)",
         format_percent(*r.mfu), format_percent(*r.hfu), s.scenario.transformer->compute_type);
   }
+  // Attention's share of the FLOPs is twice what counting it by half takes away.
+  constexpr double kMuchAttention = 0.2;
+  if (r.mfu && r.mfu_causal && 2 * (*r.mfu - *r.mfu_causal) > kMuchAttention * *r.mfu)
+    text += fmt::format(
+        "\n           MFU {} with causal attention counted by half: attention is {} of the FLOPs",
+        format_percent(*r.mfu_causal), format_percent(2 * (1 - *r.mfu_causal / *r.mfu)));
   if (r.epoch_s) text += fmt::format("\n           {:.1f} h per epoch", *r.epoch_s / 3600);
   return text + "\n";
+}
+
+std::string how_sure(const Simulation& s) {
+  const auto error = s.measured ? std::nullopt : expected_error(s.scenario);
+  return error ? fmt::format("How sure?  {}\n", expected_error_text(*error)) : "";
 }
 
 /// A bubble of F and B alone, as a share of updates that end with an optimizer step as well.
@@ -218,11 +230,11 @@ std::string help(const Result& r) {
     const double percent = 100 * (ratio - 1);
     return std::abs(percent) < 0.05 ? "no change" : fmt::format("update time {:+.1f} %", percent);
   };
-  for (const Advice& a : r.what_to_change)
-    add(a.change, (a.makes_it_fit ? "fits, " : "") + time(a.time_ratio));
   if (r.nothing_to_change)
     add("nothing that was tried of schedule, split, recomputation, microbatch size, degrees",
-        r.infeasible_because.empty() ? "by more than 0.2 %" : "to make it fit");
+        r.infeasible_because.empty() ? "by more than 0.2 %" : "to make it fit on as many GPUs");
+  for (const Advice& a : r.what_to_change)
+    add(a.change, (a.makes_it_fit ? "fits, " : "") + time(a.time_ratio));
   for (const Sensitivity& h : r.what_would_help) {
     if (!r.iteration_time_s || *r.iteration_time_s <= 0) break;
     const double ratio = h.iteration_time_s / *r.iteration_time_s;
@@ -243,7 +255,8 @@ std::string layers_text(const DeviceResult& d) {
 
 /// Devices of which a table says the same.
 struct AlikeDevices {
-  std::vector<const DeviceResult*> devices;
+  const DeviceResult* first;
+  std::vector<int> devices;
   std::vector<std::string> cells;
 };
 
@@ -255,25 +268,10 @@ std::vector<AlikeDevices> alike(const Result& r, const DeviceCells& cells) {
   std::vector<AlikeDevices> found;
   for (const DeviceResult& d : r.devices) {
     const auto [at, added] = known.try_emplace(cells(d), found.size());
-    if (added) found.push_back({{}, at->first});
-    found[at->second].devices.push_back(&d);
+    if (added) found.push_back({&d, {}, at->first});
+    found[at->second].devices.push_back(d.device);
   }
   return found;
-}
-
-/// "3", "0-7", "0-22,24-39", "0,4,8,12", "0,4,..,252".
-std::string devices_text(const std::vector<const DeviceResult*>& devices) {
-  std::vector<std::string> runs;
-  for (auto at = devices.begin(); at != devices.end();) {
-    auto end = at + 1;
-    while (end != devices.end() && (*end)->device == (*(end - 1))->device + 1) ++end;
-    const int first = (*at)->device, last = (*(end - 1))->device;
-    runs.push_back(first == last ? std::to_string(first) : fmt::format("{}-{}", first, last));
-    at = end;
-  }
-  constexpr std::size_t kMost = 4;
-  if (runs.size() <= kMost) return fmt::format("{}", fmt::join(runs, ","));
-  return fmt::format("{},{},..,{}", runs[0], runs[1], runs.back());
 }
 
 /// A row for devices that are alike (`of_first`: the last cell, of the first of them): the first
@@ -293,7 +291,9 @@ std::string device_rows(std::vector<std::string> header, const Result& r, std::s
   std::size_t shown = 0;
   bool dots = false;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto has = [&](const auto& d) { return std::ranges::count(rows[i].devices, &*d) > 0; };
+    const auto has = [&](const auto& d) {
+      return std::ranges::count(rows[i].devices, d->device) > 0;
+    };
     if (i >= kRows && i + 1 < rows.size() && !has(fullest) && !has(busiest)) {
       dots = true;
       continue;
@@ -303,7 +303,7 @@ std::string device_rows(std::vector<std::string> header, const Result& r, std::s
     ++shown;
     std::vector<std::string> row{devices_text(rows[i].devices)};
     row.insert(row.end(), rows[i].cells.begin(), rows[i].cells.end());
-    if (of_first) row.push_back(of_first(*rows[i].devices.front()));
+    if (of_first) row.push_back(of_first(*rows[i].first));
     table.add_row(std::move(row));
   }
   const std::string gone = table.fit(width, least);
@@ -416,7 +416,7 @@ std::string stash_text(double chunks_held, double chunks, bool decimal) {
 
 std::string to_table(const Simulation& s, const Result& r, const OutputOptions& options) {
   std::string text = heading_text(s, options.reproducible) + ends(r) + fits(s, r) + how_fast(s, r) +
-                     why(s, r) + communication_line(s, r) + path_summary(s, r) +
+                     how_sure(s) + why(s, r) + communication_line(s, r) + path_summary(s, r) +
                      contention_line(s, r) + link_line(s, r) + help(r);
   if (r.perturbed) text += perturbation_lines(*r.perturbed);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";

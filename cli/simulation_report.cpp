@@ -7,6 +7,7 @@
 #include "report/table_section.hpp"
 #include "report/timeline_section.hpp"
 #include "program/iterations.hpp"
+#include "results/expected_error.hpp"
 #include "traces/cause_words.hpp"
 
 #include <fmt/format.h>
@@ -35,7 +36,10 @@ KeyFigure does_it_fit(const Simulation& s, const Result& r) {
   if (!r.infeasible_because.empty()) {
     const std::size_t more = r.infeasible_because.size() - 1;
     return {"Fits?", "no",
-            r.infeasible_because[0] + (more > 0 ? fmt::format(", and {} more devices", more) : ""),
+            r.infeasible_because[0] +
+                (more > 0 ? fmt::format(", and {}",
+                                        counted(static_cast<std::int64_t>(more), "more stage"))
+                          : ""),
             Verdict::bad};
   }
   if (fullest->capacity_bytes == 0)
@@ -66,9 +70,9 @@ KeyFigure iteration(const Simulation& s, const Result& r) {
 
 KeyFigure throughput(const Result& r) {
   std::string detail;
-  if (r.tokens_per_s_per_device)
-    detail = fmt::format("{:.0f} tokens/s, {:.1f} TFLOP/s of each GPU", *r.tokens_per_s_per_device,
-                         *r.tflops_per_device);
+  if (r.tokens_per_s_per_gpu)
+    detail = fmt::format("{:.0f} tokens/s, {:.1f} TFLOP/s of each GPU", *r.tokens_per_s_per_gpu,
+                         *r.tflops_per_gpu);
   if (r.mfu)
     detail += fmt::format("; MFU {}, HFU {}", format_percent(*r.mfu), format_percent(*r.hfu));
   return {"Throughput", fmt::format("{:.4g} samples/s", r.samples_per_s), detail};
@@ -80,6 +84,16 @@ KeyFigure bubble(const Result& r) {
   return {"Why? The bubble", format_percent(r.bubble_fraction),
           *most > 0 ? fmt::format("most of it {}: {} of the run", cause, format_percent(*most))
                     : "of the devices' time is idle"};
+}
+
+/// None of what was measured, or given by times.
+std::vector<KeyFigure> sure_figure(const Simulation& s) {
+  const auto error = s.measured ? std::nullopt : expected_error(s.scenario);
+  if (!error) return {};
+  const bool near = error->at("near").get<bool>();
+  const double fraction = error->at("fraction").get<double>();
+  return {{"How sure?", near ? "± " + format_percent(fraction) : "unknown",
+           expected_error_text(*error)}};
 }
 
 /// What `penstock simulate` says first, without the name, which is the title.
@@ -204,6 +218,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   report.title = s.scenario.name;
   report.summary = summary(s);
   report.figures = {does_it_fit(s, r), iteration(s, r), throughput(r), bubble(r)};
+  std::ranges::copy(sure_figure(s), std::back_inserter(report.figures));
   report.sections = {timeline_section(s, {"Timeline"}, 0, window)};
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });

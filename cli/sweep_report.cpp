@@ -103,7 +103,8 @@ std::vector<std::string> SweepReport::notes() const {
                       kMost, left_out_)};
 }
 
-Report SweepReport::report(const Overview& overview, const Arguments& arguments) const {
+Report SweepReport::report(const Overview& overview, const Arguments& arguments) {
+  if (overview.rate_unit() == "tokens/s") section_.heat_measure = section_.pareto_y = "tokens";
   Report report;
   report.title = fmt::format("Sweep of {}", fmt::join(space_.files(), ", "));
   report.figures = figures(overview);

@@ -17,7 +17,7 @@ class SweepReport {
   /// `documents`: what was read of the scenarios.
   SweepReport(const Space& space, const Columns& columns, Documents& documents);
   void add_row(const Cells& row);
-  Report report(const Overview& overview, const Arguments& arguments) const;
+  Report report(const Overview& overview, const Arguments& arguments);
 
  private:
   std::vector<std::string> notes() const;

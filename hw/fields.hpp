@@ -6,25 +6,44 @@
 
 namespace penstock {
 
-inline constexpr std::string_view kFamilyNames[] = {"gpt", "bert", "llama"};
-
 constexpr const auto& names_of(Family) { return kFamilyNames; }
+constexpr const auto& names_of(Norm) { return kNormNames; }
+constexpr const auto& names_of(QueryKeyNorm) { return kQueryKeyNormNames; }
+constexpr const auto& names_of(Biases) { return kBiasesNames; }
+constexpr const auto& names_of(Positions) { return kPositionsNames; }
 constexpr const auto& names_of(Recompute) { return kRecomputeNames; }
 constexpr const auto& names_of(OptimizerSpec::Kind) { return kOptimizerNames; }
 constexpr const auto& names_of(TrainingSpec::Problem) { return kProblemNames; }
 constexpr const auto& names_of(TrainingSpec::Data) { return kDataNames; }
 constexpr const auto& names_of(TrainingSpec::Decay) { return kDecayNames; }
 
+void each_field(Like<LayerForm> auto& f, auto&& visit) {
+  visit("causal", f.causal);
+  visit("gated_mlp", f.gated_mlp);
+  visit("norm", f.norm);
+  visit("norms", f.norms);
+  visit("qk_norm", f.qk_norm);
+  visit("biases", f.biases);
+  visit("positions", f.positions);
+  visit("parallel_residual", f.parallel_residual);
+  visit("dropout", f.dropout);
+}
+
 void each_field(Like<TransformerSpec> auto& m, auto&& visit) {
   visit("name", m.name);
   visit("family", m.family);
+  visit("own_form", m.own_form);
   visit("num_layers", m.num_layers);
   visit("hidden_size", m.hidden_size);
   visit("num_attention_heads", m.num_attention_heads);
   visit("num_query_groups", m.num_query_groups);
+  visit("head_dim", m.head_dim);
   visit("ffn_hidden_size", m.ffn_hidden_size);
   visit("vocab_size", m.vocab_size);
   visit("seq_length", m.seq_length);
+  visit("sliding_window", m.sliding_window);
+  visit("full_attention_every", m.full_attention_every);
+  visit("extra_parameters", m.extra_parameters);
   visit("tie_embeddings", m.tie_embeddings);
   visit("flash_attention", m.flash_attention);
   visit("compute_type", m.compute_type);

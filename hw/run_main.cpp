@@ -5,6 +5,7 @@
 #include "base/exit_codes.hpp"
 #include "base/json.hpp"
 #include "base/last_words.hpp"
+#include "base/output_file.hpp"
 #include "base/progress.hpp"
 #include "base/say.hpp"
 #include "base/suggest.hpp"
@@ -67,6 +68,7 @@ constexpr OptionRow kOptions[] = {
     {"train", "FILE", "", "train sequentially instead, under the program's update rule: the curve"},
     {"jobs", "N", "", "of --train: programs at a time, to FILE.0, FILE.1 ...; default 1"},
     {"checkpoint", "FILE", "", "of --train: kept up to date, and --resume goes on from it"},
+    {"force", "", "", "of --train: replaces the --checkpoint that is there"},
     {"probe", "", "", "say in one line whether the backend can run here"},
     {"examine", "", "", "cuda: say what GPU 0 is like: partitions, events, launches, copies"},
     {"help", "", "", "this text"},
@@ -515,6 +517,14 @@ int run_calibration(const Options& options) {
   return exit_failed;
 }
 
+/// What is read is not written over.
+void require_other_outputs(const Options& options) {
+  std::vector<std::string> inputs = options.positional;
+  if (options.has("calibrate")) inputs.push_back(options.get("calibrate", ""));
+  for (const char* name : {"record", "output", "train", "checkpoint"})
+    require_no_input(std::string("--") + name, options.get(name, ""), inputs);
+}
+
 RunPlan checked_plan(const std::string& path) {
   RunPlan plan = read_run_plan(path);
   if (const auto why = why_not_computable(plan); !why.empty())
@@ -543,6 +553,9 @@ int run_training(const Options& options) {
   const auto name = [&](const std::string& path, std::size_t i) {
     return path.empty() || plans.size() == 1 ? path : fmt::format("{}.{}", path, i);
   };
+  for (std::size_t i = 0; i < plans.size(); ++i)
+    require_free_checkpoint(name(options.get("checkpoint", ""), i), options.has("resume"),
+                            options.has("force"));
   const auto train_one = [&](std::size_t i) {
     TrainingOptions training;
     training.checkpoint = name(options.get("checkpoint", ""), i);
@@ -601,6 +614,7 @@ int main_checked(int argc, char** argv) {
   if (options.has("help")) return print_help(), exit_ok;
   if (options.has("probe")) return probe(options.get("backend", "host"));
   if (options.has("examine")) return examine(options.get("backend", "host"));
+  require_other_outputs(options);
   if (options.has("calibrate")) return run_calibration(options);
   if (options.has("train")) return run_training(options);
   if (options.positional.size() != 1)
@@ -626,8 +640,7 @@ int main_checked(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace penstock;
-  keep_standard_streams();
-  say_what_nobody_catches("penstock-run");
+  begin_program("penstock-run");
   const auto fail = [](const std::exception& error, int code) {
     say("penstock-run: {}\n", error.what());
     return code;

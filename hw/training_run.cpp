@@ -10,13 +10,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 namespace penstock {
 namespace {
 
-constexpr std::string_view kMark = "penstock checkpoint 2\n";
+// A checkpoint is these lines, the digest of the plan, that of it and all that follows, the curve
+// so far as JSON, and after a zero byte what the run needs to go on.
+constexpr std::string_view kAnyVersion = "penstock checkpoint ";
+constexpr std::string_view kMark = "penstock checkpoint 3\n";
+
+/// The text before the first line feed, which is taken off.
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return line;
+}
 
 /// One training, from its start or a checkpoint to its end.
 class Training {
@@ -74,26 +87,30 @@ class Training {
 
   void save() {
     if (options_.checkpoint.empty()) return;
-    std::string bytes(kMark);
-    bytes += identity() + "\n" + to_text(curve_);
-    bytes += '\0';
-    bytes += run_.save();
-    write_file(options_.checkpoint, bytes);
+    std::string body = to_text(curve_);
+    body += '\0';
+    body += run_.save();
+    write_file(options_.checkpoint,
+               std::string(kMark) + identity() + "\n" + digest(identity() + body) + "\n" + body);
   }
 
   void resume() {
     const std::string bytes = read_file(options_.checkpoint, std::int64_t{1} << 40);
+    const auto refuse = [&](const char* why) { throw InputError(options_.checkpoint, why); };
     std::string_view rest = bytes;
-    if (!rest.starts_with(kMark)) throw InputError(options_.checkpoint, "is no checkpoint");
+    if (!rest.starts_with(kAnyVersion)) refuse("is no checkpoint");
+    if (!rest.starts_with(kMark))
+      refuse("is a checkpoint of another version of penstock; --force begins anew");
     rest.remove_prefix(kMark.size());
-    const std::string mine = identity() + "\n";
-    if (!rest.starts_with(mine))
-      throw InputError(options_.checkpoint,
-                       "is the checkpoint of another scenario, or of another "
-                       "number of updates; remove it to begin anew");
-    rest.remove_prefix(mine.size());
+    const std::string theirs(take_line(rest));
+    const std::string_view check = take_line(rest);
+    if (check != digest(theirs + std::string(rest)))
+      refuse("is a damaged checkpoint: it was cut short or changed since; --force begins anew");
+    if (theirs != identity())
+      refuse(
+          "is the checkpoint of another scenario, or of another number of updates; --force "
+          "begins anew");
     const std::size_t end = rest.find('\0');
-    if (end == std::string_view::npos) throw InputError(options_.checkpoint, "is not whole");
     TrainingCurve before = parse_training_curve(rest.substr(0, end), options_.checkpoint);
     curve_.points = std::move(before.points);
     curve_.seconds = before.seconds;
@@ -107,6 +124,24 @@ class Training {
 };
 
 }  // namespace
+
+void require_free_checkpoint(const std::string& path, bool resume, bool force) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) throw InputError("--checkpoint " + path, "is a folder");
+  if (!fs::is_regular_file(path, ignored)) return;
+  std::string begin(kAnyVersion.size(), '\0');
+  if (path.ends_with(".gz"))
+    begin = read_file(path, std::int64_t{1} << 40).substr(0, begin.size());
+  else
+    std::ifstream(path, std::ios::binary).read(begin.data(), std::ssize(begin));
+  if (begin != kAnyVersion)
+    throw InputError("--checkpoint " + path,
+                     "is there and is no checkpoint; it is left alone, name another file");
+  if (!resume && !force)
+    throw InputError("--checkpoint " + path,
+                     "is there already; --resume continues that training, --force replaces it");
+}
 
 TrainingCurve train(const RunPlan& plan, const RunOptions& options,
                     const TrainingOptions& training) {

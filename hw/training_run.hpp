@@ -15,9 +15,14 @@ struct TrainingOptions {
   std::function<void(const CurvePoint&)> progress;  ///< after each
 };
 
+/// Throws InputError where a file is there that is no checkpoint, or one that nobody asked to
+/// continue
+/// (`resume`) or to replace (`force`).
+void require_free_checkpoint(const std::string& path, bool resume, bool force);
+
 /// Trains on a device of the host. Where the loss is no number any more the run has diverged: it
 /// stops and says so. Throws InputError where the plan has no sequential run, or the checkpoint is
-/// of another one.
+/// of another one or damaged.
 TrainingCurve train(const RunPlan& plan, const RunOptions& run, const TrainingOptions& options);
 
 }  // namespace penstock

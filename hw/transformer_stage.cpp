@@ -332,6 +332,13 @@ std::string why_not_executable(const TransformerSpec& spec) {
     return "the llama family cannot be executed (rotary positions, RMS norm, gated MLP): "
            "use a gpt or bert model";
   }
+  LayerForm form = spec.form();
+  form.dropout = true;  // which is not executed anyway
+  if (form != form_of(spec.family) || spec.head_dim || spec.sliding_window ||
+      spec.extra_parameters) {
+    return "only the layers of the families gpt and bert can be executed: leave out the model's "
+           "keys that make others";
+  }
   if (spec.num_query_groups != spec.num_attention_heads) {
     return "grouped queries cannot be executed: num_query_groups must equal num_attention_heads";
   }

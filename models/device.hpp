@@ -32,6 +32,7 @@ struct DeviceSpec {
       peak_flops_per_s;  ///< dense, by number type: fp16, bf16, fp32, tf32
   double launch_s = 0;
   std::vector<EfficiencyPoint> efficiency;  ///< ascending hidden size
+  bool efficiency_assumed = false;          ///< no layer was measured on it
   /// Shares of peak of large matrix products and of attention alone, where they were measured;
   /// 0: unknown, and a stack's own are used.
   double matrix_efficiency = 0, attention_efficiency = 0;

@@ -1,12 +1,15 @@
 #include "models/layer_table.hpp"
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "base/suggest.hpp"
 #include "base/units.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -22,6 +25,87 @@ const std::vector<std::string>& known_columns() {
   static const std::vector<std::string> kColumns = {"layer",      "forward", "backward",  "time",
                                                     "activation", "stash",   "parameters"};
   return kColumns;
+}
+
+/// What else a column may be called, in lower case.
+struct ColumnAlias {
+  std::string_view alias, column;
+};
+constexpr ColumnAlias kAliases[] = {{"name", "layer"},
+                                    {"layer_name", "layer"},
+                                    {"module", "layer"},
+                                    {"op", "layer"},
+                                    {"fwd", "forward"},
+                                    {"fw", "forward"},
+                                    {"forward_time", "forward"},
+                                    {"fwd_time", "forward"},
+                                    {"bwd", "backward"},
+                                    {"bw", "backward"},
+                                    {"backward_time", "backward"},
+                                    {"bwd_time", "backward"},
+                                    {"total", "time"},
+                                    {"total_time", "time"},
+                                    {"latency", "time"},
+                                    {"duration", "time"},
+                                    {"activations", "activation"},
+                                    {"act", "activation"},
+                                    {"output", "activation"},
+                                    {"output_size", "activation"},
+                                    {"saved", "stash"},
+                                    {"stored", "stash"},
+                                    {"kept", "stash"},
+                                    {"parameter", "parameters"},
+                                    {"params", "parameters"},
+                                    {"param", "parameters"},
+                                    {"num_params", "parameters"},
+                                    {"n_params", "parameters"},
+                                    {"weights", "parameters"}};
+
+constexpr double kParameterBytes = 4;  // of a number of parameters: fp32
+
+bool is_time(std::string_view column) {
+  return column == "forward" || column == "backward" || column == "time";
+}
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// "ms" is a unit of times, "MB" one of bytes.
+bool is_unit(const std::string& text, Dimension dimension) {
+  std::string why;
+  return !text.empty() && parse_quantity("1 " + text, dimension, why) &&
+         !parse_quantity("1", dimension, why);
+}
+
+/// A column's name with the unit that its header gives: "forward [ms]", "fwd (ms)", "fwd_ms".
+struct ColumnName {
+  std::string column, unit;
+};
+
+/// The column that is called so, or may be.
+std::string column_called(const std::string& name) {
+  std::string plain = lower_case(name);
+  std::ranges::replace(plain, ' ', '_');
+  const auto* alias = std::ranges::find(kAliases, plain, &ColumnAlias::alias);
+  return alias == std::end(kAliases) ? plain : std::string(alias->column);
+}
+
+ColumnName named_column(const std::string& header) {
+  const std::size_t bracket = header.find_first_of("[(");
+  std::size_t end = bracket == std::string::npos ? header.find_last_of("_ ") : bracket;
+  std::string name = header.substr(0, end), unit;
+  if (end != std::string::npos) unit = header.substr(end + 1);
+  if (bracket != std::string::npos && !unit.empty()) unit.pop_back();  // the bracket that closes
+  while (name.ends_with(' ') || name.ends_with('_')) name.pop_back();
+  const std::string column = column_called(name);
+  if (is_unit(unit, is_time(column) ? Dimension::time : Dimension::bytes)) return {column, unit};
+  // A column may be called by its unit alone.
+  if (is_unit(header, Dimension::time)) return {"time", header};
+  if (is_unit(header, Dimension::bytes)) return {"activation", header};
+  return {column_called(header), ""};
 }
 
 /// A value of a line, and where it begins.
@@ -102,15 +186,19 @@ class TableReader {
   void read_header(const std::vector<Cell>& names) {
     std::set<std::string> seen;
     for (const Cell& cell : names) {
-      const std::string& name = cell.text;
+      const auto [name, unit] = named_column(cell.text);
       columns_.push_back(name);
+      units_.push_back(unit);
       if (std::ranges::find(known_columns(), name) == known_columns().end())
         wrong(cell,
-              fmt::format("unknown column '{}'; columns are {}{}", quoted(name),
-                          fmt::join(known_columns(), ", "), did_you_mean(name, known_columns())));
+              fmt::format("unknown column '{}'; columns are {}, with their unit as in 'forward "
+                          "[ms]' or in every cell{}",
+                          quoted(cell.text), fmt::join(known_columns(), ", "),
+                          did_you_mean(name, known_columns())));
       if (!seen.insert(name).second)
         wrong(cell, fmt::format("the column '{}' is given twice", quoted(name)));
     }
+    profile_.outputs_only = has("activation") && !has("stash");
     if (!has("layer")) wrong("the column 'layer' is missing");
     if (has("time") == (has("forward") && has("backward")) || has("forward") != has("backward"))
       wrong("needs 'forward' and 'backward', or 'time' for both together");
@@ -124,26 +212,41 @@ class TableReader {
       throw InputError(origin_, fmt::format("has more than {} layers", kMostLayers));
     ProfiledLayer layer;
     layer.line = line_;
-    for (std::size_t i = 0; i < cells.size(); ++i) read_cell(columns_[i], cells[i], layer);
+    for (std::size_t i = 0; i < cells.size(); ++i) read_cell(i, cells[i], layer);
     layer.last_reader = static_cast<int>(profile_.layers.size()) + 1;
     layer.readers = {layer.last_reader};
     profile_.layers.push_back(std::move(layer));
   }
 
-  void read_cell(const std::string& column, const Cell& cell, ProfiledLayer& layer) {
-    const std::string& text = cell.text;
+  /// With the column's unit where the cell has none; a bare number of parameters counts them.
+  std::optional<double> quantity(std::size_t column, const std::string& text) const {
+    const Dimension dimension = is_time(columns_[column]) ? Dimension::time : Dimension::bytes;
+    std::string why;
+    const auto number = parse_number<double>(text);
+    if (!number) return parse_quantity(text, dimension, why);
+    if (!units_[column].empty()) return parse_quantity(text + " " + units_[column], dimension, why);
+    if (columns_[column] == "parameters") return *number * kParameterBytes;
+    return parse_quantity(text, dimension, why);
+  }
+
+  void read_cell(std::size_t at, const Cell& cell, ProfiledLayer& layer) {
+    const std::string &text = cell.text, &column = columns_[at];
     if (column == "layer") {
       layer.id = layer.description = quoted(text);
       if (text.empty()) wrong(cell, "a layer needs a name");
       return;
     }
-    const bool time = column == "forward" || column == "backward" || column == "time";
-    std::string why;
-    const auto value = parse_quantity(text, time ? Dimension::time : Dimension::bytes, why);
+    const bool time = is_time(column);
+    const auto value = quantity(at, text);
     if (!value || !(*value >= 0 && *value <= (time ? kMostSeconds : kMostBytes))) {
-      return wrong(cell,
-                   fmt::format("'{}' must be {}, got '{}'", column,
-                               describe(time ? Dimension::time : Dimension::bytes), quoted(text)));
+      return wrong(
+          cell, fmt::format("'{}' must be {}, got '{}'{}", column,
+                            describe(time ? Dimension::time : Dimension::bytes), quoted(text),
+                            parse_number<double>(text) && units_[at].empty()
+                                ? fmt::format("; or name the unit of all in the first line, such "
+                                              "as '{} [{}]'",
+                                              column, time ? "ms" : "MB")
+                                : ""));
     }
     if (column == "forward") layer.forward_s = *value;
     if (column == "backward") layer.backward_s = *value;
@@ -158,7 +261,7 @@ class TableReader {
 
   std::string origin_, text_;
   int line_ = 0;
-  std::vector<std::string> columns_;
+  std::vector<std::string> columns_, units_;  // a unit: of cells that have none
   std::vector<Diagnostic> wrong_;
   PipedreamProfile profile_;
 };

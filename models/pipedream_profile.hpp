@@ -42,6 +42,7 @@ struct PipedreamProfile {
   std::vector<ProfiledLayer> layers;  ///< in execution order
   double input_bytes = 0;             ///< of the `Input` sources
   bool has_stages = false;            ///< stage ids were given; they are not used
+  bool outputs_only = false;          ///< nobody said what layers keep beside their output
 };
 
 /// Reads a profile; `origin` names it in errors. Throws InputError with everything wrong with it.

@@ -25,6 +25,7 @@ struct StackSpec {
   std::string fitted_on;  ///< which measured rows its numbers have seen; for information
 
   double matrix_efficiency = 0;     ///< share of peak; 0: a neutral stack
+  std::string matrix_efficiency_of;  ///< devices it was measured on; empty: not said
   double attention_efficiency = 0;  ///< of attention's two products; 0: as the matrices
   /// The same where the size of a head is no multiple of 8 elements, which tensor cores need
   /// (NVIDIA, Matrix Multiplication Background, "Tensor Core Requirements"); 0: no difference.
@@ -63,6 +64,7 @@ struct StackSpec {
   double logits_kept = 0;      ///< bytes per logit; 0: an fp32 softmax
   /// Bytes of a parameter where the model does not say them.
   std::optional<double> weight_bytes, gradient_bytes, optimizer_bytes;
+  std::optional<double> fp16_gradient_bytes;  ///< of mixed-fp16, and of what replicas reduce
 
   /// What every process has beside its tensors: CUDA context, kernels, communicators; none: as the
   /// device says.

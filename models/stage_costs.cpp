@@ -180,16 +180,24 @@ class StageModel {
   }
 
   double attention_rate() const {
-    const bool aligned = model_.hidden_size / model_.num_attention_heads % kTensorCoreMultiple == 0;
+    const bool aligned = model_.head_size() % kTensorCoreMultiple == 0;
     if (!aligned && stack_.misaligned_attention > 0) return peak_ * stack_.misaligned_attention;
     if (device_.attention_efficiency > 0) return peak_ * device_.attention_efficiency;
     return stack_.attention_efficiency > 0 ? peak_ * stack_.attention_efficiency : matrix_rate();
   }
 
-  /// Attention's products; flash attention of a causal model leaves out what is masked.
+  /// Flash attention of a causal model leaves out what is masked.
+  double masked_share() const { return model_.flash_attention && model_.form().causal ? 0.5 : 0; }
+
+  /// The FLOPs of a layer's attention that no kernel executes.
+  double masked_flops() const {
+    return masked_share() * model_.layer_attention_flops(b_) / tensor_.degree;
+  }
+
+  /// The time of a layer's attention products, forward.
   double attention_s() const {
-    const double share = model_.flash_attention && model_.family != Family::bert ? 0.5 : 1;
-    return share * model_.layer_attention_flops(b_) / (tensor_.degree * attention_rate());
+    const double rate = stack_.takes_layers_apart() ? attention_rate() : rate_;
+    return (1 - masked_share()) * model_.layer_attention_flops(b_) / (tensor_.degree * rate);
   }
 
   double operands_s(double bytes) const {
@@ -223,7 +231,7 @@ class StageModel {
     double input = matrices + 2 * attention_s() + back + again * t.forward_s;
     // Megatron-LM runs core attention again whichever kernel it is, also where that frees nothing.
     if (selective()) input += attention_s();
-    const double exchange = 2 * all_reduce_s();
+    const double exchange = model_.form().tensor_sums() * all_reduce_s();
     t.input_s =
         joined(input, host_back + again * (stack_.forward_host_s + host), (1 + again) * exchange);
     t.weight_s = joined(matrices + back + accumulation_s(parameters_.layer), host_back,
@@ -271,29 +279,40 @@ class StageModel {
     const double repeated = layers * repeated_s_;
     const double repeated_back = repeated + recompute_.recomputed(layers) * repeated_s_;
     const double half = kBackwardKernels / 2 * layers;
-    return {
-        op_time(flops.forward, kForwardKernels * layers, read_s, repeated),
-        op_time(flops.backward + flops.again, kBackwardKernels * layers + again, read_s,
-                repeated_back),
-        op_time(flops.backward - flops.weight + flops.again, half + again, read_s, repeated_back),
-        op_time(flops.weight, half, read_s)};
+    const double forward = flops.forward - layers * masked_flops();
+    const double backward =
+        flops.backward + flops.again - (2 * layers + layers_again(layers)) * masked_flops();
+    return {op_time(forward, kForwardKernels * layers, read_s, repeated),
+            op_time(backward, kBackwardKernels * layers + again, read_s, repeated_back),
+            op_time(backward - flops.weight, half + again, read_s, repeated_back),
+            op_time(flops.weight, half, read_s)};
   }
 
   bool keeps_gathered() const { return stack_.kept_per_hidden > 0 && !stack_.gathers_again; }
 
-  /// Activations of a layer, by the stack where it says what eager kernels keep.
+  /// Scores and probabilities of a layer's attention, which flash attention does not keep.
+  double probability_bytes() const {
+    return model_.layer_activation_bytes(b_, Recompute::none, tensor_) -
+           model_.layer_activation_bytes(b_, Recompute::selective, tensor_);
+  }
+
+  /// Activations of a layer, by the stack where it says what its kernels keep (with flash
+  /// attention, in 16 bits).
   double kept_bytes(Recompute recompute) const {
-    if (recompute != Recompute::none || stack_.kept_per_hidden <= 0)
+    if (recompute == Recompute::full || stack_.kept_per_hidden <= 0)
       return model_.layer_activation_bytes(b_, recompute, tensor_);
+    const double size = model_.element_bytes() / 2;
     // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
     // gathered input, where linear layers keep it for W instead of gathering it again.
     const double inputs = tensor_.sequence ? (keeps_gathered() ? 1 : 0) : 4;
-    const double whole_on_each = inputs * model_.element_bytes() + stack_.kept_whole;
+    const double whole_on_each = size * (2 * inputs + stack_.kept_whole);
     const double h = static_cast<double>(model_.hidden_size);
-    const double divided = (stack_.kept_per_hidden - whole_on_each) * h +
-                           stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);
+    const double divided =
+        (size * stack_.kept_per_hidden - whole_on_each) * h +
+        size * stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);
     return b_ * static_cast<double>(model_.seq_length) *
-           (divided / tensor_.degree + whole_on_each * h);
+               (divided / tensor_.degree + whole_on_each * h) +
+           (recompute == Recompute::none ? probability_bytes() : 0);
   }
 
   double kept_logits_bytes() const {
@@ -303,6 +322,7 @@ class StageModel {
 
   /// Activations that the backward makes again at once, beyond the inputs that are kept.
   double recomputed_bytes(int layers) const {
+    if (layers == 0) return 0;
     if (selective()) return kept_bytes(Recompute::none) - kept_bytes(Recompute::selective);
     if (!recompute_.in_full()) return 0;
     return recompute_.group(layers) * kept_bytes(Recompute::none) - kept_bytes(Recompute::full);
@@ -402,13 +422,15 @@ class StageModel {
     return r;
   }
 
-  /// Of x: two before and two after what is computed, or two of both at once.
+  /// Adds what layers exchange of x, twice each (once where attention and MLP are summed together):
+  /// before and after what is computed, or both at once.
   void add_passes(Exchanges& exchanges, std::int64_t x, int layers) const {
+    const int calls = model_.form().tensor_sums() * layers;
     if (tensor_.sequence) {
-      exchanges.add_calls(Collective::all_gather, x, 2 * layers);
-      exchanges.add_calls(Collective::reduce_scatter, x, 2 * layers);
+      exchanges.add_calls(Collective::all_gather, x, calls);
+      exchanges.add_calls(Collective::reduce_scatter, x, calls);
     } else {
-      exchanges.add_calls(Collective::all_reduce, x, 2 * layers);
+      exchanges.add_calls(Collective::all_reduce, x, calls);
     }
   }
 
@@ -423,7 +445,8 @@ class StageModel {
     if (tensor_.degree > 1) {
       add_passes(forward, x, layers);
       add_passes(input, x, passes);
-      if (sequence && !keeps_gathered()) weight.add_calls(Collective::all_gather, x, 2 * layers);
+      if (sequence && !keeps_gathered())
+        weight.add_calls(Collective::all_gather, x, model_.form().tensor_sums() * layers);
       if (gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
       if (gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
       if (first) forward.add_calls(reduces, x, 1);
@@ -436,20 +459,17 @@ class StageModel {
     }
     Exchanges whole_backward = input;
     whole_backward.add_exchanges(weight);
-    // Which share of an op's FLOPs is attention, taken as that of its time.
-    const double attention = layers * model_.layer_attention_flops(b_) / tensor_.degree;
-    const double recomputed =
-        layers_again(layers) * model_.layer_attention_flops(b_) / tensor_.degree;
-    const double back = c.backward_flops + c.recompute_flops;
-    const double weight_flops = flops_of(layers, last).weight;
-    const auto share = [](double part, double all) { return all > 0 ? part / all : 0; };
+    // Which share of an op's time is attention: what hides the ring.
+    const double attention = layers * attention_s();
+    const double back = 2 * attention + layers_again(layers) * attention_s();
+    const auto share = [](double part, double all) {
+      return all > 0 ? std::min(1.0, part / all) : 0;
+    };
     const int passed = layers + passes;  // keys, values and their gradients count as two
-    c.recipes = {
-        recipe(layers, {share(attention, c.forward_flops), layers, layers}, forward),
-        recipe(layers, {share(2 * attention + recomputed, back), passed, passes}, whole_backward),
-        recipe(layers, {share(2 * attention + recomputed, back - weight_flops), passed, passes},
-               input),
-        recipe(layers, {}, weight)};
+    c.recipes = {recipe(layers, {share(attention, c.forward_s), layers, layers}, forward),
+                 recipe(layers, {share(back, c.backward_s), passed, passes}, whole_backward),
+                 recipe(layers, {share(back, c.backward_input_s), passed, passes}, input),
+                 recipe(layers, {}, weight)};
   }
 
   const TransformerSpec& model_;

@@ -5,6 +5,10 @@
 //   forward FLOPs of a layer    2 b s P + 4 b s^2 h   (GPT: 24 b s h^2 + 4 b s^2 h)
 //   backward                    twice that: I = 2 b s P + 8 b s^2 h, W = 2 b s P
 //   LM head                     2 b s h V forward, 4 b s h V backward, never recomputed
+// Heads of another width than h / a (head_dim) make h of attention a head_dim. A sliding window of
+// w < s leaves s^2 - (s - w)^2 of the s^2 pairs, which is twice what a causal mask leaves of them,
+// as s^2 is; layers are taken alike, each with the mean of those with and without a window.
+//
 //   activations of a GPT layer  s b h (34 + 5 a s / h) bytes at 16 bits; its input alone, 2 s b h,
 //                               with full recomputation
 // Divided among t GPUs as Megatron does (Shoeybi et al., arXiv:1909.08053, section 3): the first
@@ -17,18 +21,14 @@
 // does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the split I/W).
 #pragma once
 
+#include "models/layer_form.hpp"
 #include "models/recomputation.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace penstock {
-
-enum class Family : std::uint8_t {
-  gpt,    ///< causal, learned positions, biases, GELU MLP of two matrices, dropout
-  bert,   ///< as gpt, bidirectional
-  llama,  ///< rotary positions, no biases, gated MLP of three matrices, RMS norm, no dropout
-};
 
 /// Bytes a parameter costs. Mixed precision: 2 + 4 + 12 (fp32 master and Adam's two moments).
 struct ParameterBytes {
@@ -53,20 +53,36 @@ struct TensorParallel {
 struct TransformerSpec {
   std::string name;
   Family family = Family::gpt;
+  std::optional<LayerForm> own_form = std::nullopt;  ///< where it is not the family's
   int num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_attention_heads = 1;
-  std::int64_t num_query_groups = 1;  ///< key/value heads
+  std::int64_t num_query_groups = 1;                    ///< key/value heads
+  std::optional<std::int64_t> head_dim = std::nullopt;  ///< if not hidden_size / heads
   std::int64_t ffn_hidden_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t seq_length = 0;
+  /// Keys of a query in layers with a window, its own included. Kernels of flash attention skip
+  /// what is outside.
+  std::optional<std::int64_t> sliding_window = std::nullopt;
+  std::optional<int> full_attention_every = std::nullopt;  ///< the n-th, 2n-th ... have no window
+  /// Of the first stage, such as a vision encoder's.
+  std::optional<std::int64_t> extra_parameters = std::nullopt;
   bool tie_embeddings = true;
   bool flash_attention = false;
   std::string compute_type = "fp16";  ///< row of the device's peak rates
   ParameterBytes bytes;
 
   double element_bytes() const { return compute_type == "fp32" || compute_type == "tf32" ? 4 : 2; }
-  std::int64_t kv_size() const { return hidden_size / num_attention_heads * num_query_groups; }
+  LayerForm form() const { return own_form.value_or(form_of(family)); }
+  std::int64_t head_size() const { return head_dim.value_or(hidden_size / num_attention_heads); }
+  /// Elements of a token's queries, and of its keys (or values).
+  std::int64_t query_size() const {
+    return head_dim ? *head_dim * num_attention_heads : hidden_size;
+  }
+  std::int64_t kv_size() const { return head_size() * num_query_groups; }
+  /// Pairs of query and key that count, of a sequence and head, the mean over the layers.
+  double attention_pairs() const;
 
   std::int64_t layer_matrix_parameters() const;
   // On each of the GPUs that share a stage:
@@ -74,7 +90,7 @@ struct TransformerSpec {
   /// Rows of the embedding: the vocabulary, divided and padded (Megatron's
   /// make_vocab_size_divisible_by = 128, times t) where there are several.
   std::int64_t vocab_rows(const TensorParallel& tensor = {}) const;
-  /// Token and position embeddings.
+  /// Token and position embeddings, and extra_parameters.
   std::int64_t embedding_parameters(const TensorParallel& tensor = {}) const;
   /// Final norm and output projection; the projection is a copy when it is tied.
   std::int64_t head_parameters(const TensorParallel& tensor = {}) const;
@@ -102,7 +118,7 @@ struct TransformerSpec {
   /// Logits in both precisions.
   double logits_workspace_bytes(double b, const TensorParallel& tensor = {}) const;
   /// Memory that norms, dropout and residual additions of a layer read and write, forward or
-  /// backward, on one GPU: 2 norms (2 elements each), 2 additions (3 elements and a mask).
+  /// backward, on one GPU: norms (2 elements each), 2 additions (3 elements and a mask).
   double layer_elementwise_bytes(double b) const;
 };
 

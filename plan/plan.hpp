@@ -137,6 +137,9 @@ void place_by_pipeline(Plan& plan);
 /// "15-1", or "8x4" where all stages have as many replicas.
 std::string replicas_text(const Plan& plan);
 
+/// All divisors of n, ascending. Requires n >= 1.
+std::vector<std::int64_t> divisors_of(std::int64_t n);
+
 /// "0-7", "0-3 8-11", "5".
 std::string ranges_text(const std::vector<int>& numbers);
 

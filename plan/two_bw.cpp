@@ -66,8 +66,8 @@ class TwoBwSearch {
     if (request_.batch % w != 0) return;
     const std::int64_t each = request_.batch / w;  // samples of a pipeline per update
     std::optional<Plan> best;
-    for (std::int64_t b = 1; b * (d > 1 ? d : 1) <= each; ++b) {
-      if (each % b != 0) continue;
+    for (const std::int64_t b : divisors_of(each)) {
+      if (b * (d > 1 ? d : 1) > each) break;
       for (const Recompute recompute : {Recompute::none, Recompute::full}) {
         if (refuses(b, recompute)) continue;
         const double bytes = memory(d, b, recompute);

@@ -1,10 +1,11 @@
 // penstock._core: what the package penstock needs of C++. Whatever computes does so without the
-// interpreter's lock.
+// interpreter's lock, and what may take long on a thread of its own (python/unlocked.hpp).
 #include "base/module_path.hpp"
 #include "cli/options.hpp"
 #include "plan/search/questions.hpp"
 #include "python/convert.hpp"
 #include "python/run.hpp"
+#include "python/unlocked.hpp"
 #include "sweep/elsewhere.hpp"
 
 #include <pybind11/numpy.h>
@@ -18,7 +19,7 @@ namespace py = pybind11;
 namespace penstock {
 namespace {
 
-using Unlocked = py::call_guard<py::gil_scoped_release>;
+using WithoutLock = py::call_guard<Unlocked>;
 using Changes = std::vector<std::pair<std::string, std::string>>;
 
 std::vector<Override> overrides_of(const Changes& changes) {
@@ -34,28 +35,33 @@ EngineChoice engine_named(const std::string& name) {
   return EngineChoice(named - kEngineNames);
 }
 
-std::shared_ptr<Run> run_scenario(ReadScenario& scenario, const Changes& changes,
-                                  const std::string& engine) {
+std::shared_ptr<Run> run_scenario(const std::shared_ptr<ReadScenario>& scenario,
+                                  const Changes& changes, const std::string& engine) {
   const EngineChoice choice = engine_named(engine);
-  return std::make_shared<Run>(scenario.simulate(overrides_of(changes), choice), choice);
+  std::optional<Scenario> resolved;
+  {
+    const Unlocked unlocked;
+    resolved.emplace(scenario->resolve(overrides_of(changes)));
+  }
+  const bool quick = is_quick(*resolved);
+  return interruptibly(quick, [scenario, choice, resolved = std::move(*resolved)]() mutable {
+    return std::make_shared<Run>(scenario->simulate(std::move(resolved), choice), choice);
+  });
 }
 
-py::object field_value(Run& run, std::size_t number) {
-  std::optional<Json> value;
-  {
-    const py::gil_scoped_release unlocked;
-    value = run.value(result_fields().at(number));
-  }
+py::object field_value(const std::shared_ptr<Run>& run, std::size_t number) {
+  const auto value = interruptibly(run->is_quick(result_fields().at(number)), [run, number] {
+    return run->value(result_fields().at(number));
+  });
   return value ? to_python(*value) : py::ellipsis();
 }
 
-py::object whole(Run& run) {
-  Json json;
-  {
-    const py::gil_scoped_release unlocked;
-    json = run.json();
-  }
-  return to_python(json);
+py::object whole(const std::shared_ptr<Run>& run) {
+  return to_python(interruptibly(false, [run] { return run->json(); }));
+}
+
+std::string report(const std::shared_ptr<Run>& run) {
+  return interruptibly(false, [run] { return run->report(); });
 }
 
 /// Of what the run keeps at the same place of every op: no copy, and the run lives as long as it.
@@ -123,7 +129,7 @@ class RemoteWork {
   py::list answers(const std::vector<std::string>& items, double seconds) const {
     std::vector<std::string> answers;
     {
-      const py::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       const auto start = std::chrono::steady_clock::now();
       for (const std::string& item : items) {
         answers.push_back(problem_ ? problem_->answer(item) : points_->answer(item));
@@ -154,6 +160,7 @@ std::vector<std::string> kind_tokens() {
 PYBIND11_MODULE(_core, m) {
   using namespace penstock;
   translate_errors();
+  end_quietly_at_exit();
   m.attr("version") = PENSTOCK_VERSION;
   m.def("set_program_path", [](const std::string& path) { set_program_path(path); });
   m.def("data_folder", &data_folder);
@@ -164,18 +171,18 @@ PYBIND11_MODULE(_core, m) {
   m.def("command_table", &command_table);
   m.attr("kinds") = kind_tokens();
   py::class_<ReadScenario, std::shared_ptr<ReadScenario>>(m, "ReadScenario")
-      .def_static("of_file", &ReadScenario::of_file, Unlocked())
-      .def_static("of_text", &ReadScenario::of_text, Unlocked())
-      .def_static("of_text_alone", &ReadScenario::of_text_alone, Unlocked())
+      .def_static("of_file", &ReadScenario::of_file, WithoutLock())
+      .def_static("of_text", &ReadScenario::of_text, WithoutLock())
+      .def_static("of_text_alone", &ReadScenario::of_text_alone, WithoutLock())
       .def("own_files", &ReadScenario::own_files)
-      .def("simulate", &run_scenario, Unlocked());
+      .def("simulate", &run_scenario);
   py::class_<RemoteWork>(m, "RemoteWork")
       .def(py::init<const std::string&>())
       .def("answers", &RemoteWork::answers);
   py::class_<Run, std::shared_ptr<Run>>(m, "Run")
       .def("value", &field_value)
       .def("json", &whole)
-      .def("report", &Run::report, Unlocked())
+      .def("report", &report)
       .def("scenario", [](const Run& run) { return run.simulation().scenario.text; })
       .def("timeline", &timeline);
 }

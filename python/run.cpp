@@ -6,6 +6,7 @@
 #include "results/advice.hpp"
 #include "results/fitting_split.hpp"
 #include "results/perturbation_study.hpp"
+#include "schedules/lowering.hpp"
 
 namespace penstock {
 namespace {
@@ -47,8 +48,12 @@ std::shared_ptr<ReadScenario> ReadScenario::of_text_alone(const std::string& tex
   return std::shared_ptr<ReadScenario>(new ReadScenario(std::move(documents), std::move(scenario)));
 }
 
-Simulation ReadScenario::simulate(const std::vector<Override>& changes, EngineChoice engine) {
-  return penstock::simulate(scenario_.resolve(changes), engine, &programs_);
+Scenario ReadScenario::resolve(const std::vector<Override>& changes) const {
+  return scenario_.resolve(changes);
+}
+
+Simulation ReadScenario::simulate(Scenario resolved, EngineChoice engine) {
+  return penstock::simulate(std::move(resolved), engine, &programs_);
 }
 
 std::vector<std::string> ReadScenario::own_files() const {
@@ -56,6 +61,11 @@ std::vector<std::string> ReadScenario::own_files() const {
   const std::string shipped = data_folder() + "/";
   std::erase_if(paths, [&](const std::string& path) { return path.starts_with(shipped); });
   return paths;
+}
+
+bool is_quick(const Scenario& scenario) {
+  constexpr std::uint64_t kMostOps = 20'000;  // a tenth of a second with the slowest engine
+  return !scenario.schedule->name.ends_with("search") && count_ops(scenario.shape) <= kMostOps;
 }
 
 const Rates& Run::rates_once() {
@@ -86,6 +96,11 @@ std::optional<Json> Run::value(const Field<Summary>& field) {
     return field.value({simulation_.scenario, &simulation_, nullptr, false, &rates_once()});
   const Result& result = field.number != nullptr ? outline_once() : whole_once();
   return field.value({simulation_.scenario, &simulation_, &result});
+}
+
+bool Run::is_quick(const Field<Summary>& field) const {
+  const bool of_whole = !field.before_run && !field.of_rates && field.number == nullptr;
+  return !of_whole && penstock::is_quick(simulation_.scenario);
 }
 
 Json Run::json() { return to_json(Summary{simulation_.scenario, &simulation_, &whole_once()}); }

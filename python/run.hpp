@@ -21,8 +21,9 @@ class ReadScenario {
   static std::shared_ptr<ReadScenario> of_text_alone(const std::string& text,
                                                      const std::string& origin);
 
-  /// Throws InputError.
-  Simulation simulate(const std::vector<Override>& changes, EngineChoice engine);
+  /// With these changes. Throws InputError.
+  Scenario resolve(const std::vector<Override>& changes) const;
+  Simulation simulate(Scenario resolved, EngineChoice engine);
   /// Files that were read until now but for those that are shipped.
   std::vector<std::string> own_files() const;
 
@@ -35,6 +36,9 @@ class ReadScenario {
   ProgramCache programs_;
 };
 
+/// Is it simulated so fast that Ctrl-C may wait for that?
+bool is_quick(const Scenario& scenario);
+
 /// Thread-safe: each part is computed once, by whoever asks first.
 class Run {
  public:
@@ -44,6 +48,8 @@ class Run {
   const Simulation& simulation() const { return simulation_; }
   /// The field of docs/metrics.md; nothing where the command's JSON leaves it out.
   std::optional<Json> value(const Field<Summary>& field);
+  /// May Ctrl-C wait for it?
+  bool is_quick(const Field<Summary>& field) const;
   /// All fields: `simulate --format json`.
   Json json();
   /// The page of `simulate --report`.

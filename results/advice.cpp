@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "results/fitting_split.hpp"
+#include "results/other_stacks.hpp"
 #include "results/sensitivity.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/megatron_arguments.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 namespace penstock {
 namespace {
@@ -18,6 +20,10 @@ constexpr std::uint32_t kMostOpsExact = 300'000;  // ops of a run, as what would
 constexpr std::uint32_t kMostOpsFluid = 100'000;  // a tenth of a second each
 constexpr std::size_t kShown = 2, kMostSimulated = 4;
 constexpr double kWorthIt = 0.002;  // share of the iteration; less is noise of a split
+
+bool overlaps_reduction(const Scenario& s) {
+  return std::ranges::any_of(s.reduction.buckets, [](const auto& b) { return !b.empty(); });
+}
 
 struct Outcome {
   double samples_per_s = 0;
@@ -52,6 +58,41 @@ std::optional<Outcome> outlook_of(const Scenario& scenario) {
   return outcome_in(summarize(simulation));
 }
 
+/// Advice of a kind: of several values of one key, the best is looked at further.
+struct Candidate {
+  Advice advice;
+  std::string kind;
+  bool combined = false;  ///< of several that are candidates themselves
+};
+
+/// "recompute: full, split: balanced" of "pipeline.recompute=full" and so on.
+std::string keys_text(const std::vector<std::string>& set) {
+  std::string text;
+  for (const std::string& key : set) {
+    const auto equals = key.find('=');
+    std::string name = key.substr(0, equals);
+    name.erase(0, name.starts_with("pipeline.") ? std::string_view("pipeline.").size() : 0);
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", name, key.substr(equals + 1));
+  }
+  return text;
+}
+
+/// What people set for a job that has several replicas, tensor ranks or stages, and this one lacks.
+std::vector<std::string> usual_keys(const Scenario& s) {
+  std::vector<std::string> keys;
+  if (s.mesh.sharers() > 1 && !s.schedule->asynchronous && !overlaps_reduction(s))
+    keys.emplace_back("pipeline.reduction.overlap=backward");
+  if (s.transformer && !s.layer_profile) {
+    const bool replicas = s.mesh.width.alike() && s.mesh.width.at(0) > 1;
+    if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
+      keys.emplace_back("pipeline.sequence_parallel=true");
+    if (replicas && !s.distributed_optimizer && !s.schedule->asynchronous)
+      keys.emplace_back("pipeline.distributed_optimizer=true");
+  }
+  if (!s.layers.empty() && s.layers.size() > 1) keys.emplace_back("pipeline.split=balanced");
+  return keys;
+}
+
 /// Changes of keys, each of which leaves the GPUs and the samples per update as they are.
 class Changes {
  public:
@@ -66,8 +107,9 @@ class Changes {
     other_schedules();
     tensor_against_depth();
     tensor_against_width();
+    together(fits);
   }
-  const std::vector<Advice>& all() const { return all_; }
+  const std::vector<Candidate>& all() const { return all_; }
 
  private:
   const Value* of_pipeline(const char* key) const {
@@ -91,7 +133,28 @@ class Changes {
       change += fmt::format(", {}: {}", key.substr(name, equals - name), key.substr(equals + 1));
       set.push_back(key);
     }
-    all_.push_back({std::move(change), std::move(set), 0});
+    std::string kind = set.front().substr(0, set.front().find('='));
+    all_.push_back({{std::move(change), std::move(set)}, std::move(kind)});
+  }
+
+  /// What is used together: what ranks need not hold or compute twice, an even split, gradients
+  /// reduced beside the backward; where memory is short, with recomputation.
+  void together(bool fits) {
+    const std::vector<std::string> keys = usual_keys(scenario_);
+    std::vector<std::string> recomputations{""};
+    if (!fits)
+      for (const Recompute more : {Recompute::selective, Recompute::full})
+        if (!(scenario_.recompute == PerStage<Recomputation>(more)))
+          recomputations.push_back(fmt::format("pipeline.recompute={}",
+                                               kRecomputeNames[static_cast<std::size_t>(more)]));
+    for (const std::string& recompute : recomputations) {
+      std::vector<std::string> set = keys;
+      if (!recompute.empty()) set.push_back(recompute);
+      if (set.size() < 2) continue;
+      add_change(keys_text(set), set);
+      all_.back().kind = "together";
+      all_.back().combined = true;
+    }
   }
 
   void split(bool fits) {
@@ -101,15 +164,11 @@ class Changes {
       add_change(fmt::format("split: {}", *other), {fmt::format("pipeline.split={}", *other)});
   }
 
-  /// What replicas and tensor ranks need not hold twice.
+  /// What replicas and tensor ranks need not hold twice, and what they exchange beside the
+  /// backward.
   void sharing() {
-    const Scenario& s = scenario_;
-    if (!s.transformer || s.layer_profile) return;
-    const bool replicas = s.mesh.width.alike() && s.mesh.width.at(0) > 1;
-    if (replicas && !s.distributed_optimizer && !s.schedule->asynchronous)
-      add_change("distributed_optimizer: true", {"pipeline.distributed_optimizer=true"});
-    if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
-      add_change("sequence_parallel: true", {"pipeline.sequence_parallel=true"});
+    for (const std::string& key : usual_keys(scenario_))
+      if (!key.starts_with("pipeline.split=")) add_change(keys_text({key}), {key});
   }
 
   void recomputation() {
@@ -237,7 +296,7 @@ class Changes {
 
   const Scenario& scenario_;
   const Value document_;
-  std::vector<Advice> all_;
+  std::vector<Candidate> all_;
 };
 
 /// Is it another run at all? Keys may repeat what was so already.
@@ -247,15 +306,22 @@ bool differs(const Scenario& a, const Scenario& b) {
          a.shape.accumulation_steps != b.shape.accumulation_steps ||
          a.shape.depth != b.shape.depth || a.mesh.inner != b.mesh.inner ||
          a.distributed_optimizer != b.distributed_optimizer ||
-         a.sequence_parallel != b.sequence_parallel;
+         a.sequence_parallel != b.sequence_parallel ||
+         overlaps_reduction(a) != overlaps_reduction(b);
+}
+
+/// The scenario with other values of its keys.
+Scenario with_keys(const Scenario& scenario, const std::vector<std::string>& set) {
+  std::vector<Override> changes;
+  for (const std::string& text : set) changes.push_back(parse_override(text));
+  Scenario other = parse_scenario(scenario.text, scenario.origin, changes);
+  keep_free(other.cluster, scenario.cluster.device.headroom);
+  return other;
 }
 
 /// The same work with a change of keys; none where the scenario does not admit it.
 std::optional<Scenario> changed(const Scenario& scenario, const Advice& advice) {
-  std::vector<Override> changes;
-  for (const std::string& text : advice.set) changes.push_back(parse_override(text));
-  Scenario other = parse_scenario(scenario.text, scenario.origin, changes);
-  keep_free(other.cluster, scenario.cluster.device.headroom);
+  Scenario other = with_keys(scenario, advice.set);
   // Where costs count per chunk, other chunks would be other work.
   const bool same_work = !scenario.costs_per_chunk || other.shape.chunks == scenario.shape.chunks;
   const bool alike = same_work && other.gpu_count() == scenario.gpu_count() &&
@@ -305,22 +371,103 @@ std::optional<Outcome> look_at(const Scenario& scenario, const Outcome& today, A
 std::vector<std::pair<Advice, Scenario>> outlooks(
     const Scenario& scenario, const Outcome& today,
     const std::function<bool(const Scenario&)>& allowed, ChangesStudy& study) {
-  std::vector<std::pair<Advice, Scenario>> found;
+  std::vector<std::pair<Candidate, Scenario>> found;
   const Changes changes(scenario, today.fits);
-  for (Advice advice : changes.all()) {
+  for (Candidate candidate : changes.all()) {
+    Advice& advice = candidate.advice;
     auto other = try_to(study, [&] { return changed(scenario, advice); });
     if (!other || (allowed && !allowed(*other))) continue;
     const auto outlook = try_to(study, [&] { return look_at(scenario, today, advice, *other); });
     if (!outlook || !outlook->fits) continue;
     advice.time_ratio = today.samples_per_s / outlook->samples_per_s;
-    found.emplace_back(std::move(advice), std::move(*other));
+    found.emplace_back(std::move(candidate), std::move(*other));
   }
-  std::ranges::stable_sort(found, {}, [](const auto& f) { return f.first.time_ratio; });
-  const auto key = [](const Advice& a) { return a.set.front().substr(0, a.set.front().find('=')); };
+  // A combination has to gain more than what it consists of.
+  std::ranges::stable_sort(found, {}, [](const auto& f) {
+    return f.first.advice.time_ratio + (f.first.combined ? kWorthIt : 0);
+  });
   std::vector<std::pair<Advice, Scenario>> best;
-  for (auto& one : found) {
-    const auto same = [&](const auto& other) { return key(other.first) == key(one.first); };
-    if (std::ranges::none_of(best, same)) best.push_back(std::move(one));
+  std::set<std::string> kinds;
+  for (auto& [candidate, other] : found)
+    if (kinds.insert(candidate.kind).second)
+      best.emplace_back(std::move(candidate.advice), std::move(other));
+  return best;
+}
+
+/// Ways to spread the same batch over `times` as many GPUs: keys and their values.
+std::vector<std::vector<std::string>> spreads(const Scenario& s, std::uint32_t times,
+                                              bool batch_given) {
+  const auto n = static_cast<int>(times);
+  const int width = s.mesh.width.at(0), tensor = s.mesh.size(Axis::tensor);
+  const std::uint32_t m = s.shape.microbatches_per_update;
+  std::vector<std::vector<std::string>> ways;
+  if (m % times == 0) {
+    ways.push_back({fmt::format("pipeline.width={}", width * n)});
+    if (!batch_given) ways.back().push_back(fmt::format("pipeline.microbatches={}", m / times));
+  }
+  const auto add_degrees = [&](int more_tensor) {
+    const std::uint32_t depth = s.shape.depth * times / static_cast<std::uint32_t>(more_tensor);
+    if (static_cast<int>(depth * s.shape.chunks) > s.transformer->num_layers) return;
+    ways.emplace_back();
+    if (more_tensor > 1)
+      ways.back().push_back(fmt::format("pipeline.tensor={}", tensor * more_tensor));
+    if (depth == s.shape.depth) return;
+    ways.back().push_back(fmt::format("pipeline.stages={}", depth));
+    ways.back().emplace_back("pipeline.split=balanced");
+  };
+  for (const int more : {1, 2, 4, 8})
+    if (n % more == 0 && tensor * more <= s.cluster.devices_per_node) add_degrees(more);
+  return ways;
+}
+
+/// The change that makes it fit on as few more GPUs as are found: more replicas that share the
+/// optimizer's state, more stages, more tensor ranks, each with what people use together, and with
+/// recomputation where that is needed. None: up to 64 times as many do not do, or it would take
+/// too long to find out.
+std::optional<Advice> on_more_gpus(const Scenario& scenario, const Outcome& today) {
+  constexpr std::uint32_t kTimes[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+  constexpr std::int64_t kMostOpsInAll = 1'000'000;
+  if (!scenario.transformer || scenario.layer_profile || !scenario.mesh.width.alike()) return {};
+  const Value document = parse_document(scenario.text, scenario.origin);
+  const Value* const pipeline = document.find("pipeline");
+  const bool batch_given = pipeline != nullptr && pipeline->find("global_batch_size") != nullptr;
+  std::int64_t ops = 0;
+  std::optional<Advice> best;
+  const auto look_at_keys = [&](const std::vector<std::string>& set) {
+    const Scenario other = with_keys(scenario, set);
+    if (other.samples_per_update() != scenario.samples_per_update()) return;
+    ops += static_cast<std::int64_t>(prepare(other).program.ops.size());
+    const auto outlook = ops > kMostOpsInAll ? std::nullopt : outlook_of(other);
+    if (!outlook || !outlook->fits) return;
+    const double ratio = today.samples_per_s / outlook->samples_per_s;
+    if (best && best->time_ratio <= ratio) return;
+    best = Advice{.change = fmt::format("{} GPUs instead of {}, {}", other.gpu_count(),
+                                        scenario.gpu_count(), keys_text(set)),
+                  .set = set,
+                  .time_ratio = ratio,
+                  .makes_it_fit = true,
+                  .gpus = other.gpu_count()};
+  };
+  for (const std::uint32_t times : kTimes) {
+    for (std::vector<std::string>& way : spreads(scenario, times, batch_given)) {
+      const std::int64_t gpus = scenario.gpu_count() * times;
+      if (gpus > scenario.cluster.devices())
+        way.push_back(fmt::format(
+            "cluster.nodes={}",
+            (gpus + scenario.cluster.devices_per_node - 1) / scenario.cluster.devices_per_node));
+      for (const char* recompute : {"", "selective", "full"}) {
+        try {
+          std::vector<std::string> set = way;
+          for (std::string& key : usual_keys(with_keys(scenario, way)))
+            if (!key.starts_with("pipeline.reduction") && std::ranges::find(set, key) == set.end())
+              set.push_back(std::move(key));
+          if (*recompute != 0) set.push_back(fmt::format("pipeline.recompute={}", recompute));
+          look_at_keys(set);
+        } catch (const InputError&) {  // degrees that the model or the schedule does not admit
+        }
+      }
+    }
+    if (best || ops > kMostOpsInAll) break;
   }
   return best;
 }
@@ -363,6 +510,10 @@ void add_help(const Simulation& today, Result& result) {
   result.what_would_help = std::move(help.changes);
   result.what_to_change = std::move(advice.found);
   result.nothing_to_change = advice.tried && result.what_to_change.empty();
+  const auto rate = outcome_in(result);
+  if (result.nothing_to_change && rate && !rate->fits) {
+    if (auto more = on_more_gpus(today.scenario, *rate)) result.what_to_change = {*more};
+  }
   if (help.none_because.empty() && !advice.incomplete_because.empty())
     help.none_because =
         fmt::format("what would help is not complete: {}", advice.incomplete_because);
@@ -372,6 +523,7 @@ void add_help(const Simulation& today, Result& result) {
         fmt::format("what faster links and stages and longer updates would change is left out: {}",
                     help.too_large);
   if (!help.none_because.empty()) result.notes.push_back(help.none_because);
+  note_other_stacks(today, result);
 }
 
 }  // namespace penstock

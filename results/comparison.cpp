@@ -1,6 +1,8 @@
 #include "results/comparison.hpp"
 
+#include "results/expected_error.hpp"
 #include "results/fields.hpp"
+#include "base/units.hpp"
 #include "results/simulation.hpp"
 
 #include <fmt/format.h>
@@ -28,10 +30,38 @@ bool changes_model(const Json& result) {
   return std::ranges::any_of(changes, [](const std::string& c) { return c.starts_with("model"); });
 }
 
+/// "the models differ: a (8,030,261,248 parameters), ..."; "" where they do not.
+std::string models_differ(const std::vector<Json>& results) {
+  Words models;
+  for (const Json& r : results) {
+    if (!r.contains("model")) return "";  // an older result
+    const Json model = r.value("model", Json());
+    std::string text = model.is_string() ? model.get<std::string>() : "times that are given";
+    if (const auto parameters = number_in(r, "parameters"))
+      text += fmt::format(" ({} parameters)", format_count(static_cast<std::int64_t>(*parameters)));
+    if (std::ranges::find(models, text) == models.end()) models.push_back(text);
+  }
+  return models.size() < 2 ? "" : fmt::format("the models differ: {}\n", fmt::join(models, ", "));
+}
+
+/// Of numbers of all results, the least and the most; none unless all have one and they differ.
+std::optional<std::pair<double, double>> differing(const std::vector<double>& numbers) {
+  if (std::ranges::any_of(numbers, [](double n) { return std::isnan(n); })) return std::nullopt;
+  const auto [least, most] = std::ranges::minmax(numbers);
+  return least < most ? std::optional(std::pair(least, most)) : std::nullopt;
+}
+
 }  // namespace
 
-bool is_result(const Json& json) {
-  return json.is_object() && json.contains("schema_version") && json.contains("makespan_s");
+std::string why_no_result(const Json& json) {
+  if (!json.is_object() || !json.contains("schema_version") || !json.contains("makespan_s"))
+    return "is not a result of `penstock simulate --format json`";
+  const Json& version = json["schema_version"];
+  if (version == Json(kSchemaVersion)) return "";
+  return fmt::format(
+      "has schema_version {}, and this version of penstock reads {}; simulate its "
+      "scenario again",
+      version.dump(), kSchemaVersion);
 }
 
 double number_or_0(const Json& result, const char* key) {
@@ -61,6 +91,21 @@ std::vector<double> numbers_of(const std::vector<Json>& results, const char* key
   std::vector<double> values;
   for (const Json& r : results) values.push_back(number_in(r, key).value_or(std::nan("")));
   return values;
+}
+
+double tokens_per_s(const Json& result) {
+  const double older = number_in(result, "tokens_per_s_per_device").value_or(std::nan("")) *
+                       static_cast<double>(gpus_in(result));
+  return number_in(result, "tokens_per_s").value_or(older);
+}
+
+ComparedRate compared_rate(const std::vector<Json>& results) {
+  ComparedRate rate{"samples/s"};
+  for (const Json& r : results) rate.per_s.push_back(number_or_0(r, "throughput_samples_per_s"));
+  if (!differing(numbers_of(results, "seq_length"))) return rate;
+  rate.unit = "tokens/s";
+  std::ranges::transform(results, rate.per_s.begin(), tokens_per_s);
+  return rate;
 }
 
 bool result_fits(const Json& result) {
@@ -95,7 +140,11 @@ ComparisonLabels labels_of(const std::vector<Json>& results) {
 }
 
 std::string comparison_notes(const std::vector<Json>& results, const ComparisonLabels& labels) {
-  std::string text;
+  std::string text = models_differ(results);
+  if (const auto lengths = differing(numbers_of(results, "seq_length")))
+    text += fmt::format(
+        "the sequences differ, {:.0f} to {:.0f} tokens: rows are compared by tokens/s\n",
+        lengths->first, lengths->second);
   const std::vector<double> samples = numbers_of(results, "samples_per_update");
   const auto [least, most_samples] = std::ranges::minmax_element(samples);
   if (*least < *most_samples)
@@ -115,9 +164,13 @@ std::string comparison_notes(const std::vector<Json>& results, const ComparisonL
                         gpus_in(*fewest), gpus_in(*most_gpus));
   }
   std::map<std::string, Words> said;  // notes and their rows
-  for (std::size_t i = 0; i < results.size(); ++i)
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Json error = results[i].value("expected_error", Json());
+    if (error.is_object())
+      said["times may be off: " + expected_error_text(error)].push_back(labels.rows[i]);
     for (const Json& note : results[i].value("notes", Json::array()))
       said[note.get<std::string>()].push_back(labels.rows[i]);
+  }
   for (const auto& [note, rows] : said) {
     const bool of_all = rows.size() == results.size();
     text +=
@@ -128,9 +181,8 @@ std::string comparison_notes(const std::vector<Json>& results, const ComparisonL
 
 BestResults best_of(const std::vector<Json>& results) {
   BestResults best;
-  const auto rate = [&](std::size_t i) {
-    return number_or_0(results[i], "throughput_samples_per_s");
-  };
+  const std::vector<double> rates = compared_rate(results).per_s;
+  const auto rate = [&](std::size_t i) { return rates[i]; };
   const auto peak = [&](std::size_t i) { return most_of_devices(results[i], "peak_memory_bytes"); };
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!result_fits(results[i])) {

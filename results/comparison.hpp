@@ -10,7 +10,10 @@
 
 namespace penstock {
 
-bool is_result(const Json& json);
+/// Of the fields as a whole (results/fields.cpp).
+inline constexpr int kSchemaVersion = 1;
+/// Why this is no result that this version of penstock reads; empty: it is one.
+std::string why_no_result(const Json& json);
 
 /// 0 where it has none.
 double number_or_0(const Json& result, const char* key);
@@ -22,6 +25,17 @@ double most_of_devices(const Json& result, const char* key);
 std::size_t gpus_in(const Json& result);
 bool gpus_differ(const std::vector<Json>& results);
 
+/// Tokens per second of all GPUs; NaN for models without tokens.
+double tokens_per_s(const Json& result);
+
+/// What makes one result faster than another: tokens/s where sequences are of different lengths,
+/// samples/s where not.
+struct ComparedRate {
+  std::string unit;             ///< "samples/s"
+  std::vector<double> per_s{};  ///< of each result; 0 where it has none
+};
+ComparedRate compared_rate(const std::vector<Json>& results);
+
 /// As far as is known.
 bool result_fits(const Json& result);
 
@@ -32,7 +46,8 @@ struct ComparisonLabels {
 };
 ComparisonLabels labels_of(const std::vector<Json>& results);
 
-/// Batches, work and GPUs that differ, and what was noted of runs; a line each.
+/// Models, sequence lengths, batches, work and GPUs that differ, and what was noted of runs; a line
+/// each.
 std::string comparison_notes(const std::vector<Json>& results, const ComparisonLabels& labels);
 
 /// By their places among the results.

@@ -1,13 +1,14 @@
 #include "results/fields.hpp"
 
+#include "results/comparison.hpp"
+#include "results/expected_error.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 namespace penstock {
 namespace {
-
-constexpr int kSchemaVersion = 1;
 
 template <class Of>
 void put_field(const Field<Of>& field, const Of& of, Json& out) {
@@ -133,12 +134,17 @@ const std::vector<Field<Advice>>& advice_fields() {
   static const std::vector<Field<A>> kFields = {
       {"change", Unit::none, [](const A& a) { return a.change; },
        "tried: `split: balanced`, recomputation, half and twice the microbatch size and chunks, "
-       "schedules that flush, tensor degree against depth and against replicas"},
+       "schedules that flush, tensor degree against depth and against replicas, sequence "
+       "parallelism, a distributed optimizer, a reduction beside the backward, and these together; "
+       "where nothing fits, more GPUs"},
       {"set", Unit::none, [](const A& a) { return a.set; }, "for `--set`"},
       {"iteration_time_ratio", Unit::none, [](const A& a) { return a.time_ratio; },
        "to the scenario as it is"},
       {"makes_it_fit", Unit::none, [](const A& a) { return a.makes_it_fit; },
        "where that does not"},
+      {"gpus", Unit::count,
+       [](const Advice& a) { return a.gpus > 0 ? std::optional(a.gpus) : std::nullopt; },
+       "that it takes, where nothing that was tried fits on as many as there are; else `null`"},
   };
   return kFields;
 }
@@ -334,6 +340,23 @@ const std::vector<Field<Summary>>& result_fields() {
        "what `--set` changed"},
       {"engine", Unit::none, [](const Simulation& s, const Result&) { return s.engine; },
        "that predicted it, or executed it"},
+      {"model", Unit::none,
+       [](const Scenario& s) { return s.transformer ? Json(s.transformer->name) : Json(nullptr); },
+       "its name; `null` where times are given"},
+      {"parameters",
+       Unit::count,
+       [](const Scenario& s) {
+         return s.transformer ? std::optional(s.transformer->parameters()) : std::nullopt;
+       },
+       "of the whole model, a tied projection once; `null` where times are given",
+       {.place = 36, .setting = true}},
+      {"seq_length",
+       Unit::count,
+       [](const Scenario& s) {
+         return s.transformer ? std::optional(s.transformer->seq_length) : std::nullopt;
+       },
+       "s: tokens of a sample; `null` where times are given",
+       {.place = 35, .setting = true}},
       {"schedule", Unit::none, [](const Scenario& s) { return Json(s.schedule->name); },
        "as `penstock list schedules` calls it"},
       {"transfers", Unit::none, [](const Scenario& s) { return to_string(s.lowering.transfers); },
@@ -396,7 +419,9 @@ const std::vector<Field<Summary>>& result_fields() {
        "the same of what would save memory (`model.missing_saves`): the peak is at most that here"},
       {"infeasible_because", Unit::none,
        [](const Result& r) { return Json(infeasible_because(r)); },
-       "which device, how much, of what, at which op; what stands still. In CSV the first"},
+       "which devices, how much, of what, at which op, once for devices that are alike (replicas "
+       "of "
+       "a stage); what stands still. In CSV the first"},
       {"makespan_s",
        Unit::seconds,
        [](const Rates& r) { return r.makespan_s; },
@@ -409,7 +434,7 @@ const std::vector<Field<Summary>>& result_fields() {
        "end). Without: mean interval between updates on device 0 after the first 2p microbatches, "
        "over a multiple of p microbatches, before the drain where the run is long enough; `null`, "
        "with a note, when it is too short. For PipeDream that is one microbatch",
-       {.place = 7, .usual = 4, .header = "iteration"}},
+       {.place = 7, .usual = 6, .header = "iteration"}},
       {"throughput_samples_per_s",
        Unit::samples_per_s,
        [](const Rates& r) { return r.samples_per_s; },
@@ -424,15 +449,38 @@ const std::vector<Field<Summary>>& result_fields() {
        [](const Rates& r) { return r.microbatches_per_s; },
        "`throughput_samples_per_s` / b",
        {.place = 9, .label = "throughput in microbatches", .higher_is_better = true}},
+      {"tokens_per_s",
+       Unit::tokens_per_s,
+       [](const Rates& r) { return r.tokens_per_s; },
+       "`throughput_samples_per_s` · `seq_length`, of all GPUs together",
+       {.place = 32,
+        .usual = 4,
+        .header = "tokens/s",
+        .label = "tokens",
+        .higher_is_better = true}},
+      {"tokens_per_s_per_gpu",
+       Unit::tokens_per_s,
+       [](const Rates& r) { return r.tokens_per_s_per_gpu; },
+       "`tokens_per_s` / G, with G = D · t · c GPUs (with `replication: split` p · w · t · c)",
+       {.place = 33,
+        .usual = 5,
+        .header = "tokens/s/GPU",
+        .label = "tokens per GPU",
+        .higher_is_better = true}},
       {"tokens_per_s_per_device",
        Unit::tokens_per_s,
-       [](const Rates& r) { return r.tokens_per_s_per_device; },
-       "`throughput_samples_per_s` · sequence length / (D · t)",
+       [](const Rates& r) { return r.tokens_per_s_per_gpu; },
+       "the same, by its older name",
        {.place = 10, .label = "tokens per device", .higher_is_better = true}},
+      {"tflops_per_gpu",
+       Unit::tflops_per_s,
+       [](const Rates& r) { return r.tflops_per_gpu; },
+       "model FLOPs per microbatch · microbatches/s / G / 10¹²",
+       {.place = 34, .label = "arithmetic per GPU", .higher_is_better = true}},
       {"tflops_per_device",
        Unit::tflops_per_s,
-       [](const Rates& r) { return r.tflops_per_device; },
-       "model FLOPs per microbatch · microbatches/s / (D · t) / 10¹²",
+       [](const Rates& r) { return r.tflops_per_gpu; },
+       "the same, by its older name",
        {.place = 11, .label = "arithmetic per device", .higher_is_better = true}},
       {"mfu",
        Unit::fraction,
@@ -440,7 +488,10 @@ const std::vector<Field<Summary>>& result_fields() {
        "model FLOPs per second and GPU / dense peak of the model's number type. Model FLOPs: "
        "forward 2·b·s·P + 4·b·s²·h per layer (attention counted in full, as Megatron does) and "
        "2·b·s·h·V for the LM head, backward twice that; no recomputation",
-       {.place = 12, .usual = 6, .header = "mfu", .higher_is_better = true}},
+       {.place = 12, .usual = 8, .header = "mfu", .higher_is_better = true}},
+      {"mfu_causal", Unit::fraction, [](const Rates& r) { return r.mfu_causal; },
+       "`mfu` with attention counted by half, as a causal mask leaves it; `null` where every token "
+       "attends to all (`family: bert`)"},
       {"hfu",
        Unit::fraction,
        [](const Rates& r) { return r.hfu; },
@@ -451,11 +502,19 @@ const std::vector<Field<Summary>>& result_fields() {
        [](const Rates& r) { return r.epoch_s; },
        "`samples_per_epoch` / `throughput_samples_per_s`",
        {.place = 14}},
+      {"expected_error", Unit::none,
+       [](const Simulation& s, const Result&) {
+         return s.measured ? std::nullopt : expected_error(s.scenario);
+       },
+       "how far off the time may be: as far as predictions of the nearest measured runs of the "
+       "[scoreboard](scoreboard.md) were ([expected error](#expected-error)). Not of models given "
+       "by "
+       "times"},
       {"bubble_fraction",
        Unit::fraction,
        [](const Result& r) { return r.bubble_fraction; },
        "1 − Σ `busy_s` / (D · `makespan_s`)",
-       {.place = 15, .usual = 5, .header = "bubble"}},
+       {.place = 15, .usual = 7, .header = "bubble"}},
       {"stage_bubble_fraction",
        Unit::fraction,
        [](const Result& r) { return r.stage_bubble_fraction; },
@@ -470,7 +529,9 @@ const std::vector<Field<Summary>>& result_fields() {
       {"bubble.imbalance",
        Unit::fraction,
        BubbleShare<Cause::imbalance>(),
-       "the peer has not finished the op",
+       "the peer has not finished the op, as where stages have unequal work; a schedule makes "
+       "equal "
+       "stages wait so, too",
        {.place = 18}},
       {"bubble.transfer_wait",
        Unit::fraction,
@@ -555,7 +616,7 @@ const std::vector<Field<DeviceResult>>& device_fields() {
        Unit::bytes,
        [](const D& d) { return d.memory.use.total(); },
        "the sum of `memory`, at its peak",
-       {.place = 23, .usual = 7, .header = "peak"}},
+       {.place = 23, .usual = 9, .header = "peak"}},
       {"capacity_bytes",
        Unit::bytes,
        [](const D& d) {

@@ -161,20 +161,42 @@ std::string owners(const MemoryUse& use) {
   return text;
 }
 
-/// Why the `most` devices that lack the most memory do not fit, the worst first.
-void judge_memory(const Simulation& s, std::size_t most, Result& r) {
-  std::vector<const DeviceResult*> too_full;
+/// Devices whose peaks and capacities are the same: replicas of a stage.
+struct AlikePeaks {
+  const DeviceResult* first;
+  std::vector<int> devices;
+
+  bool include(const DeviceResult& d) const {
+    return d.stages == first->stages && d.memory.use.bytes == first->memory.use.bytes &&
+           d.capacity_bytes == first->capacity_bytes;
+  }
+};
+
+/// Those whose peak is above their capacity, the worst first.
+std::vector<AlikePeaks> too_full(const Simulation& s, Result& r) {
+  std::vector<AlikePeaks> found;
   for (DeviceResult& d : r.devices) {
     d.capacity_bytes = s.scenario.capacity_bytes(d.device);
-    if (d.capacity_bytes > 0 && d.memory.use.total() > d.capacity_bytes) too_full.push_back(&d);
+    if (d.capacity_bytes == 0 || d.memory.use.total() <= d.capacity_bytes) continue;
+    const auto known = std::ranges::find_if(found, [&](const auto& f) { return f.include(d); });
+    if (known == found.end())
+      found.push_back({&d, {d.device}});
+    else
+      known->devices.push_back(d.device);
   }
-  std::ranges::stable_sort(too_full, std::greater(), [](const DeviceResult* d) {
-    return d->memory.use.total() - d->capacity_bytes;
+  std::ranges::stable_sort(found, std::greater(), [](const AlikePeaks& f) {
+    return f.first->memory.use.total() - f.first->capacity_bytes;
   });
-  for (const DeviceResult* const full : too_full) {
+  return found;
+}
+
+/// Why the `most` stages that lack the most memory do not fit, the worst first.
+void judge_memory(const Simulation& s, std::size_t most, Result& r) {
+  for (const auto& [full, devices] : too_full(s, r)) {
     const DeviceResult& d = *full;
     const std::int64_t need = d.memory.use.total();
     if (r.infeasible_because.size() == most) break;
+    const bool one = devices.size() == 1 || d.gpus.size() > 1;
     const std::string needed = format_bytes(static_cast<double>(need));
     const std::string has = format_bytes(static_cast<double>(d.capacity_bytes));
     // Where rounding hides the difference, it is said.
@@ -183,8 +205,9 @@ void judge_memory(const Simulation& s, std::size_t most, Result& r) {
             ? ": " + format_bytes(static_cast<double>(need - d.capacity_bytes)) + " too few"
             : "";
     r.infeasible_because.push_back(fmt::format(
-        "{}device {} needs {}, has {}{} ({}{})", d.gpus.size() > 1 ? "each GPU of " : "", d.device,
-        needed, has, over, owners(d.memory.use),
+        "{}device{} {} {} {}, {} {}{} ({}{})", d.gpus.size() > 1 ? "each GPU of " : "",
+        devices.size() > 1 ? "s" : "", devices_text(devices, true), one ? "needs" : "need", needed,
+        one ? "has" : "have", has, over, owners(d.memory.use),
         d.memory.op == kNoOp ? "" : "; at " + to_string(s.program.ops[d.memory.op])));
   }
 }
@@ -217,8 +240,9 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   }
   hardware_flops += model_flops;
   const auto gpus = static_cast<double>(s.scenario.gpu_count());
-  r.tokens_per_s_per_device = r.samples_per_s * static_cast<double>(model.seq_length) / gpus;
-  r.tflops_per_device = model_flops * r.microbatches_per_s / gpus / 1e12;
+  r.tokens_per_s = r.samples_per_s * static_cast<double>(model.seq_length);
+  r.tokens_per_s_per_gpu = *r.tokens_per_s / gpus;
+  r.tflops_per_gpu = model_flops * r.microbatches_per_s / gpus / 1e12;
   double peak = 0;  // of all GPUs
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     for (const int gpu : s.scenario.gpus_of(d)) {
@@ -230,6 +254,10 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   }
   r.mfu = model_flops * r.microbatches_per_s / peak;
   r.hfu = hardware_flops * r.microbatches_per_s / peak;
+  if (model.family == Family::bert) return;
+  const double attention =
+      3 * model.num_layers * model.layer_attention_flops(double(s.scenario.microbatch_size));
+  r.mfu_causal = (model_flops - attention / 2) * r.microbatches_per_s / peak;
 }
 
 /// What a capacity is made of, where not the device's file alone says it.
@@ -468,6 +496,24 @@ Result summarize(const Simulation& s) {
   }
   r.critical_path = s.measured ? critical_path(s.view()) : contended_path(s.input(), *s.timeline);
   return r;
+}
+
+std::string devices_text(const std::vector<int>& devices, bool whole) {
+  std::vector<std::string> runs;
+  std::vector<int> firsts;
+  for (auto at = devices.begin(); at != devices.end();) {
+    auto end = at + 1;
+    while (end != devices.end() && *end == *(end - 1) + 1) ++end;
+    firsts.push_back(*at);
+    runs.push_back(end - at == 1 ? std::to_string(*at) : fmt::format("{}-{}", *at, *(end - 1)));
+    at = end;
+  }
+  constexpr std::size_t kMost = 4;
+  bool elided = runs.size() > kMost && (!whole || runs.size() == devices.size());
+  for (std::size_t i = 2; elided && whole && i < firsts.size(); ++i)
+    elided = firsts[i] - firsts[i - 1] == firsts[1] - firsts[0];
+  if (!elided) return fmt::format("{}", fmt::join(runs, ","));
+  return fmt::format("{},{},..,{}", runs[0], runs[1], runs.back());
 }
 
 std::string barely_fits(std::int64_t used_bytes, std::int64_t capacity_bytes) {

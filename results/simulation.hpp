@@ -113,12 +113,13 @@ struct Sensitivity {
   bool of_stage = false;  ///< a stage that computes faster, which no key makes it do
 };
 
-/// A change of keys that helps; GPUs and batch stay.
+/// A change of keys that helps; the batch stays, and but for `gpus` the GPUs.
 struct Advice {
   std::string change;
   std::vector<std::string> set;  ///< for --set
   double time_ratio = 1;         ///< of an iteration, against the scenario as it is
   bool makes_it_fit = false;     ///< the scenario as it is does not
+  std::int64_t gpus = 0;         ///< that it takes, where they are more; else 0
 };
 
 struct Sensitivities {
@@ -163,7 +164,9 @@ struct Rates {
   std::optional<double> iteration_time_s;
   double samples_per_s = 0;
   double microbatches_per_s = 0;
-  std::optional<double> tokens_per_s_per_device, tflops_per_device, mfu, hfu, epoch_s;
+  /// Of transformers; `tokens_per_s` is that of all GPUs together.
+  std::optional<double> tokens_per_s, tokens_per_s_per_gpu, tflops_per_gpu, mfu, hfu, epoch_s;
+  std::optional<double> mfu_causal;  ///< none: every token attends to all
 };
 
 struct Result : Rates {
@@ -187,6 +190,10 @@ struct Result : Rates {
 Rates rates(const Simulation& simulation);
 
 Result summarize(const Simulation& simulation);
+
+/// Returns ascending devices in short: "3", "0-7", "0-22,24-39", "0,4,8,12", "0,4,..,252". `whole`:
+/// leaves out only what the others tell, such as every fourth.
+std::string devices_text(const std::vector<int>& devices, bool whole = false);
 
 /// "1.1 %; `plan` leaves 5 %" where less of a device's memory is free than plans
 /// leave, else "".

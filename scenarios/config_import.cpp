@@ -180,7 +180,7 @@ Division nanotron_division(ImportNotes& notes) {
   d.balanced = true;  // it divides by cost, the head included
   d.stack = "nanotron";
   notes.assume(
-      "stack: nanotron (its launches, traffic, memory and overlap; leave it out for a neutral "
+      "stack: nanotron (its launches, traffic, memory and overlap; stack: none is the neutral "
       "one)");
   return d;
 }
@@ -644,8 +644,8 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
   const bool compiled = is_on("compile.enable") || is_on("training.compile");
   d.stack = compiled ? "torchtitan" : "torchtitan-eager";
   notes.assume(
-      fmt::format("stack: {} (one number of it is fitted, most are assumed; leave it out "
-                  "for a neutral one)",
+      fmt::format("stack: {} (one number of it is fitted, most are assumed; stack: none "
+                  "is the neutral one)",
                   d.stack));
   return head(origin, "torchtitan-config", notes) + model + text_of(d, cluster_part);
 }

@@ -279,9 +279,6 @@ CostedStages cost_stages(const Specification& spec, const Parallelism& job, cons
   return stages;
 }
 
-/// Share of FLOPs above which it matters that the efficiency curve was measured with less.
-constexpr double kMuchAttention = 0.25;
-
 bool beyond_curve(const Specification& spec, const Parallelism& job) {
   return spec.transformer() && !spec.layer_profile() &&
          job.microbatch_size * spec.transformer()->seq_length < kFewTokens;
@@ -309,14 +306,6 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
         fmt::format("microbatches of {} tokens are small for the device's efficiency curve ({} and "
                     "more): times are optimistic",
                     scenario.microbatch_size * model.seq_length, kFewTokens));
-  }
-  const double attention = model.layer_attention_flops(1) / model.layer_forward_flops(1);
-  if (model.flash_attention && !scenario.stack.takes_layers_apart() && attention > kMuchAttention) {
-    spec.diagnostics.note(fmt::format(
-        "attention is {:.0f} % of a layer's FLOPs and counts in full; flash attention leaves out "
-        "the "
-        "half that is masked: times are too long (a stack, such as stack: megatron, counts half)",
-        100 * attention));
   }
   if (model.flash_attention && scenario.recompute.contains(Recompute::selective)) {
     const double b = static_cast<double>(scenario.microbatch_size);

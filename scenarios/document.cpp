@@ -387,18 +387,12 @@ std::string printable(const std::string& text) {
   int characters = 0;
   for (std::size_t i = 0; i < text.size();) {
     if (++characters > kMaxCharacters) return out + "…";
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const std::size_t length =
-        std::max<std::size_t>(1, utf8_length(std::string_view(text).substr(i)));
-    const bool control =
-        byte < 0x20 || byte == 0x7f ||
-        (byte == 0xC2 && length == 2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
-    if (control) {
-      out += byte == '\n' ? "\\n" : byte == '\t' ? "\\t" : fmt::format("\\x{:02x}", byte);
-    } else {
-      out += text.substr(i, length);
-    }
-    i += length;
+    const ShownCharacter c = shown_character(std::string_view(text).substr(i));
+    out += text[i] == '\n'    ? "\\n"
+           : text[i] == '\t'  ? "\\t"
+           : c.escape.empty() ? text.substr(i, c.bytes)
+                              : c.escape;
+    i += c.bytes;
   }
   return out;
 }

@@ -24,6 +24,17 @@ bool Documents::exists(const std::string& path) const {
   return read_.contains(path) || (!closed_ && std::filesystem::exists(path, ignored));
 }
 
+std::string Documents::suggestion(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  return closed_ ? "" : nearest_file(path);
+}
+
+bool Documents::is_folder(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  std::error_code ignored;
+  return !closed_ && std::filesystem::is_directory(path, ignored);
+}
+
 Documents::Read& Documents::read(const std::string& path) {
   const auto found = read_.find(path);
   if (found != read_.end()) return found->second;

@@ -24,6 +24,11 @@ class Documents {
 
   /// Was it read, or can it be?
   bool exists(const std::string& path) const;
+  /// "; did you mean 'x'?" of the files beside one that is not there. Of none where no others may
+  /// be read: who asks learns nothing of this machine.
+  std::string suggestion(const std::string& path) const;
+  /// Is it a folder that may be looked at?
+  bool is_folder(const std::string& path) const;
   /// The parsed file, which is read the first time. Throws InputError as load_document does.
   const Value& load(const std::string& path);
   /// Its text, for files of other formats. Throws InputError.

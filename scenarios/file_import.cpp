@@ -6,6 +6,7 @@
 #include "base/units.hpp"
 #include "models/layout_string.hpp"
 #include "models/pipedream_profile.hpp"
+#include "models/shape_keys.hpp"
 #include "scenarios/config_import.hpp"
 #include "schedules/formats/torch_reader.hpp"
 
@@ -94,20 +95,12 @@ std::string import_model(const std::string& path) {
   const auto line = [&](std::string_view key, const auto& value) {
     out += fmt::format("{}: {}\n", key, value);
   };
-  static constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};
   line("name", Json(m.name).dump());
-  line("family", kFamilies[static_cast<std::size_t>(m.family)]);
-  line("num_layers", m.num_layers);
-  line("hidden_size", m.hidden_size);
-  line("num_attention_heads", m.num_attention_heads);
-  line("num_query_groups", m.num_query_groups);
-  line("ffn_hidden_size", m.ffn_hidden_size);
-  line("vocab_size", m.vocab_size);
-  out += "# the longest the model can take: set it to what you train with\n";
-  line("seq_length", m.seq_length);
-  line("tie_embeddings", m.tie_embeddings);
-  line("precision", m.compute_type.ends_with("16") ? "mixed-" + m.compute_type : m.compute_type);
-  line("flash_attention", m.flash_attention);
+  for (const auto& [key, value] : shape_keys(m)) {
+    if (key == "seq_length")
+      out += "# the longest the model can take: set it to what you train with\n";
+    line(key, value);
+  }
   if (!missing.empty()) line("missing", kWithoutExperts);
   return out;
 }
@@ -130,7 +123,7 @@ std::string import_profile(const std::string& path, const std::string& devices) 
   }
   return fmt::format(
       "# {}: {} layers, forward {}, backward {}, parameters {}\n"
-      "# a layer sends its activation on, at most {}; all keep {} for their backward;\n"
+      "# a layer sends its activation on, at most {}; all keep {} for their backward{};\n"
       "# parameters are 4 bytes each, with gradients and Adam's state 16\n"
       "model: {}\n"
       "# assumed: set the link, microbatches and, for fractions of the profile's minibatch, "
@@ -140,14 +133,18 @@ std::string import_profile(const std::string& path, const std::string& devices) 
       "batches: {}\n"
       "pipeline: {{stages: {}, microbatches: {}, split: balanced}}\n",
       path, most, format_time(forward), format_time(backward), format_bytes(parameters),
-      format_bytes(sent), format_bytes(kept), path, *stages, pipedream ? "pipedream" : "1f1b",
-      pipedream ? 8 * *stages : 1, *stages, pipedream ? 1 : 4 * *stages);
+      format_bytes(sent), format_bytes(kept),
+      profile.outputs_only ? ", their outputs only: a column 'stash' says what else" : "", path,
+      *stages, pipedream ? "pipedream" : "1f1b", pipedream ? 8 * *stages : 1, *stages,
+      pipedream ? 1 : 4 * *stages);
 }
 
 bool is_layer_table(const std::string& text) {
-  const std::string head = text.substr(0, text.find('\n'));
+  std::string head = text.substr(0, text.find('\n'));
+  std::ranges::transform(head, head.begin(), [](unsigned char c) { return std::tolower(c); });
   return std::ranges::any_of(
-      std::initializer_list<const char*>{"layer", "time", "forward", "backward", "activation"},
+      std::initializer_list<const char*>{"layer", "time", "forward", "backward", "activation",
+                                         "fwd", "name"},
       [&](const char* column) { return head.find(column) != std::string::npos; });
 }
 

@@ -353,7 +353,7 @@ class Adoption {
     const std::string& key = entry.key.text;
     if (key == "family" || key == "model_type" || is_sign(key)) return;
     if (refused(entry) || translated(entry) || superseded(key)) return;
-    if (find_key("model", key) != nullptr) return keep(entry);
+    if (find_key("model", key) != nullptr && !is_meaningless(key)) return keep(entry);
     (is_meaningless(key) ? meaningless_ : unknown_).push_back(key);
   }
 

@@ -26,7 +26,8 @@ const std::vector<KeyRow>& table() {
        "cluster"},
       {"scenario", "stack", T::name_or_section,
        "the software that trains, of `penstock list stacks`, a file, or inline: launches, traffic, "
-       "what overlaps; default: a neutral one, where the device's curve of whole layers says all",
+       "what overlaps; none: the device's curve of whole layers says all; default: megatron, of a "
+       "model by shape",
        "stack"},
       {"scenario", "schedule", T::name_or_section,
        "a schedule of `penstock schedule list`, a FILE.csv of torch.distributed.pipelining, or a "
@@ -69,10 +70,10 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "stages", T::integer,
        "devices in a pipeline (depth, p); default: all of the cluster; data-parallel and asp take "
        "1",
-       1, "pipeline_model_parallel_size|depth"},
+       1, "pipeline_model_parallel_size|depth|pp"},
       {"pipeline", "chunks", T::integer,
        "virtual stages per device (v); default: what is usual for the schedule (1, or 2)", 1,
-       "virtual_pipeline_model_parallel_size|num_chunks"},
+       "virtual_pipeline_model_parallel_size|num_chunks|vp|vpp"},
       {"pipeline", "group", T::integer,
        "interleaved-1f1b: microbatches of one chunk in a row; default stages", 1,
        "microbatch_group_size_per_vp_stage"},
@@ -87,19 +88,19 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "width", T::counts,
        "replicas of every stage, or a list with those of each (microbatches go round-robin over "
        "them); default 1; data-parallel, asp: all of the cluster",
-       1, "data_parallel_size"},
+       1, "data_parallel_size|dp"},
       {"pipeline", "tensor", T::integer,
        "GPUs that share every stage (tensor-parallel degree, t), neighbours, as Megatron divides a "
        "layer; default 1",
-       1, "tensor_model_parallel_size"},
+       1, "tensor_model_parallel_size|tp"},
       {"pipeline", "context", T::integer,
        "groups of GPUs that share every sequence (context-parallel degree, c): each has s/c "
        "tokens, and keys and values go round between them while attention is computed (ring "
        "attention, causal work balanced); a stage then has tensor x context GPUs per replica; "
        "default 1",
-       1, "context_parallel_size"},
+       1, "context_parallel_size|cp"},
       {"pipeline", "sequence_parallel", T::boolean,
-       "they divide norms, dropout and messages, too; needs tensor > 1; default false"},
+       "they divide norms, dropout and messages, too; needs tensor > 1; default false", "", "sp"},
       {"pipeline", "transfers_divided", T::boolean,
        "each tensor rank sends its part of a message between stages and the receivers gather them "
        "(Megatron's scatter-gather, DeepSpeed's partitioned activations), as sequence_parallel "
@@ -109,7 +110,7 @@ const std::vector<KeyRow>& table() {
        "replicas share the optimizer's state (ZeRO-1); default false", "",
        "use_distributed_optimizer"},
       {"pipeline", "microbatch_size", T::integer, "samples per microbatch; default 1", 1,
-       "micro_batch_size"},
+       "micro_batch_size|mbs"},
       {"pipeline", "microbatches", T::integer,
        "microbatches per weight update of one replica (m); default: those of global_batch_size, or "
        "1",
@@ -117,7 +118,7 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "global_batch_size", T::integer,
        "samples per weight update, over all replicas; microbatches follow from it, so that "
        "changing width or microbatch_size leaves the batch as it is",
-       1, "train_batch_size"},
+       1, "train_batch_size|gbs"},
       {"pipeline", "accumulation_steps", T::integer,
        "gradient accumulation around the pipeline, as torchtitan's: an update fills and drains it "
        "so "
@@ -127,7 +128,7 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "recompute", T::choice_per_stage,
        "activations made again in the backward, of all stages alike or of each as listed: virtual "
        "stages 0 to p v - 1 (chimera, dualpipe: p - 1), as op tokens number them; default none",
-       "none|selective|full"},
+       "none|selective|full", "activation_checkpointing"},
       {"pipeline", "recompute_method", T::choice,
        "where recompute is full: block: recompute_layers layers of each virtual stage, its first "
        "ones, while the others keep their activations; uniform: all, in groups of "
@@ -198,20 +199,61 @@ const std::vector<KeyRow>& table() {
       {"model", "base", T::text, "a model to start from; the other keys replace its values"},
       {"model", "name", T::text, "what the results call it"},
       {"model", "family", T::choice,
-       "gpt: learned positions, biases, GELU; bert: the same, bidirectional; llama: rotary, gated "
-       "MLP, RMS norm",
+       "a preset of the keys from gated_mlp to dropout: gpt: learned positions, biases, layer "
+       "norm, "
+       "an MLP of two matrices, dropout; bert: the same, bidirectional; llama: rotary, gated MLP, "
+       "RMS norm, no biases, no dropout; default gpt",
        "gpt|bert|llama", "model_type"},
       {"model", "num_layers", T::integer, "transformer layers", 1, "num_hidden_layers|n_layer"},
       {"model", "hidden_size", T::integer, "width of a layer", 1, "n_embd"},
       {"model", "num_attention_heads", T::integer, "query heads", 1, "n_head"},
-      {"model", "num_query_groups", T::integer, "key/value heads; default: as many as query heads",
-       1, "num_key_value_heads"},
+      {"model", "num_query_groups", T::integer,
+       "key/value heads; default: as many as query heads; 1: multi-query attention", 1,
+       "num_key_value_heads|num_kv_heads|n_head_kv"},
+      {"model", "head_dim", T::integer,
+       "elements of a head; default: hidden_size / num_attention_heads", 1, "kv_channels"},
       {"model", "ffn_hidden_size", T::integer, "inner width of the MLP; default 4 * hidden_size", 1,
        "intermediate_size|n_inner|ffn_dim"},
       {"model", "vocab_size", T::integer, "rows of the embedding, padding included", 1,
        "padded_vocab_size"},
       {"model", "seq_length", T::integer, "tokens per sample", 1,
        "max_position_embeddings|n_positions|n_ctx"},
+      {"model", "gated_mlp", T::boolean,
+       "an MLP of three matrices (SwiGLU, GeGLU) instead of two; default: only for llama"},
+      {"model", "norm", T::choice, "default layer, of llama rms",
+       "layer|rms|layer-without-bias|layer-without-parameters"},
+      {"model", "norms", T::integer,
+       "of a layer: 2 (default); 1 where attention and MLP share one; 4 before and after both "
+       "(Gemma 2 and 3)",
+       1},
+      {"model", "qk_norm", T::choice,
+       "a norm of queries and keys: none (default); head: a weight per element of a head (Qwen3, "
+       "Gemma 3); width: per element of all heads (OLMo-2)",
+       "none|head|width"},
+      {"model", "biases", T::choice,
+       "of which linear layers; default all, of llama none; qkv: Qwen2 and Qwen2.5; attention: "
+       "also its output",
+       "none|qkv|attention|mlp|all"},
+      {"model", "positions", T::choice,
+       "learned (default) is a table of seq_length rows; of llama rotary",
+       "learned|rotary|alibi|none"},
+      {"model", "parallel_residual", T::boolean,
+       "attention and MLP both read the layer's input, and tensor ranks sum both at once; default "
+       "false",
+       "", "use_parallel_residual|parallel_attn"},
+      {"model", "dropout", T::boolean,
+       "its masks are kept for the backward; default: not for llama"},
+      {"model", "sliding_window", T::integer,
+       "keys that a query attends to, its own included, as flash attention's kernels skip what is "
+       "outside; default: all",
+       1},
+      {"model", "full_attention_every", T::integer,
+       "every so many-th layer has no sliding window (Gemma 2: 2, Gemma 3: 6); default: all have "
+       "it",
+       1, "sliding_window_pattern"},
+      {"model", "extra_parameters", T::integer,
+       "of the first stage beside the embedding, such as a vision encoder's; they take memory, and "
+       "no time but the optimizer's; default 0"},
       {"model", "tie_embeddings", T::boolean,
        "the LM head shares the embedding's weights (a copy on the last stage); default: not for "
        "llama",
@@ -443,6 +485,8 @@ const std::vector<KeyRow>& table() {
       {"device", "launch", T::quantity, "host time to launch a kernel", D::time},
       {"device", "efficiency", T::curve,
        "pairs [hidden size, share of peak] of whole transformer layers", D::fraction},
+      {"device", "efficiency_source", T::choice,
+       "are these measured (default), or assumed from another device's?", "measured|assumed"},
       {"device", "matrix_efficiency", T::quantity,
        "share of peak that large matrix products reach, measured; goes before a stack's",
        D::fraction},
@@ -456,6 +500,8 @@ const std::vector<KeyRow>& table() {
        "share of peak that matrix products reach; with it layers are taken apart, and the device's "
        "curve of whole layers is not used",
        D::fraction},
+      {"stack", "matrix_efficiency_of", T::text,
+       "the devices on which it was measured, such as 'H100, H200'; none: it is assumed"},
       {"stack", "attention_efficiency", T::quantity,
        "the same of attention; default: matrix_efficiency", D::fraction},
       {"stack", "misaligned_attention", T::quantity,
@@ -508,6 +554,8 @@ const std::vector<KeyRow>& table() {
       {"stack", "weight_bytes", T::quantity,
        "per parameter, where the model has no bytes_per_parameter", D::number},
       {"stack", "gradient_bytes", T::quantity, "the same of gradients", D::number},
+      {"stack", "fp16_gradient_bytes", T::quantity,
+       "the same of mixed-fp16, and what replicas reduce of it", D::number},
       {"stack", "optimizer_bytes", T::quantity, "the same of the optimizer's state", D::number},
       {"stack", "allocator_slack", T::quantity,
        "share of the device's memory that its allocator cannot use; default: the device's",

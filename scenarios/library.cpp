@@ -82,14 +82,13 @@ fs::path Library::own_file(const Value& name) const {
 }
 
 bool Library::is_there(const fs::path& path, const Value& name, const std::string& kind) {
-  std::error_code ignored;
-  const bool folder = fs::is_directory(path, ignored);
+  const bool folder = read_.is_folder(path.string());
   if (!folder && read_.exists(path.string())) return true;
   const std::string shown = printable(path.string());
   diagnostics_.add_error(name, folder
                                    ? fmt::format("'{}' is a directory, not a {} file", shown, kind)
                                    : fmt::format("the {} file '{}' does not exist{}", kind, shown,
-                                                 nearest_file(path.string())));
+                                                 read_.suggestion(path.string())));
   return false;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "models/layout_string.hpp"
+#include "scenarios/document.hpp"
 
 #include <fmt/format.h>
 
@@ -136,7 +137,77 @@ bool overlaps_reduction(const Scenario& s) {
          });
 }
 
+/// What is of the simulation rather than of the job, and what flags say.
+constexpr std::string_view kSaid[] = {
+    "name",  "batches",  "samples_per_epoch", "most_ops",  // the simulation's
+    "model", "pipeline", "schedule",          "cluster",  "transfers"};
+constexpr std::string_view kSaidOfPipeline[] = {"stages",
+                                                "chunks",
+                                                "group",
+                                                "width",
+                                                "tensor",
+                                                "context",
+                                                "microbatch_size",
+                                                "microbatches",
+                                                "global_batch_size",
+                                                "split",
+                                                "recompute",
+                                                "recompute_method",
+                                                "rank_order",
+                                                "recompute_layers",
+                                                "distributed_optimizer",
+                                                "reduction",
+                                                "sequence_parallel",
+                                                "accumulation_steps"};
+
+/// As Megatron's importer takes them (scenarios/megatron_import.cpp): 1F1B's messages are coupled.
+bool says_transfers(const Scenario& s) {
+  const Transfers t = s.lowering.transfers;
+  if (s.shape.depth == 1) return true;
+  return t == Transfers::coupled || (s.shape.chunks > 1 && t == Transfers::overlapped);
+}
+
+/// Mixed precision's 2 + 4 + 12 or fp32's 4 + 4 + 8.
+bool has_usual_bytes(const TransformerSpec& m) {
+  const bool mixed = m.compute_type == "fp16" || m.compute_type == "bf16";
+  const ParameterBytes& b = m.bytes;
+  return b.weights == (mixed ? 2 : 4) && b.gradients == 4 && b.optimizer == (mixed ? 12 : 8);
+}
+
+std::string given(const std::string& key, const Value& value) {
+  return value.kind == Value::Kind::scalar ? fmt::format("{}: {}", key, printable(value.text))
+                                           : key;
+}
+
 }  // namespace
+
+std::vector<std::string> left_out_of_megatron(const Scenario& s) {
+  std::vector<std::string> out;
+  const auto add_unsaid = [&](const Value& section, const std::string& prefix, const auto& said) {
+    for (const Value::Entry& e : section.entries)
+      if (std::ranges::find(said, e.key.text) == std::end(said))
+        out.push_back(given(prefix + e.key.text, e.value));
+  };
+  const Value document = parse_document(s.text, s.origin);
+  add_unsaid(document, "", kSaid);
+  if (const Value* pipeline = document.find("pipeline")) {
+    add_unsaid(*pipeline, "pipeline.", kSaidOfPipeline);
+    constexpr std::string_view kOverlap[] = {"overlap"};
+    if (const Value* reduction = pipeline->find("reduction"))
+      add_unsaid(*reduction, "pipeline.reduction.", kOverlap);
+  }
+  if (!says_transfers(s))
+    out.push_back(fmt::format("transfers: {}", to_string(s.lowering.transfers)));
+  if (!s.transformer) return out;
+  const TransformerSpec& m = *s.transformer;
+  if (!has_usual_bytes(m))
+    out.push_back(fmt::format("model.bytes_per_parameter: {} + {} + {}", m.bytes.weights,
+                              m.bytes.gradients, m.bytes.optimizer));
+  if (m.compute_type != "fp16" && m.compute_type != "bf16" && m.compute_type != "fp32")
+    out.push_back(fmt::format("model.precision: {}", m.compute_type));
+  if (!s.missing.empty()) out.push_back("model.missing: " + s.missing);
+  return out;
+}
 
 bool megatron_runs(const Schedule& schedule, std::uint32_t depth) {
   return schedule.name == "1f1b" || schedule.name == "interleaved-1f1b" ||

@@ -12,4 +12,7 @@ bool megatron_runs(const Schedule& schedule, std::uint32_t depth);
 /// One flag a line, with its value. Throws InputError with everything that Megatron-LM does not do.
 std::string megatron_arguments(const Scenario& scenario);
 
+/// What the scenario says and no flag does, a key each, with its value where that is one.
+std::vector<std::string> left_out_of_megatron(const Scenario& scenario);
+
 }  // namespace penstock

@@ -7,7 +7,6 @@
 #include "scenarios/flag_files.hpp"
 #include "scenarios/import_notes.hpp"
 #include "scenarios/job_cluster.hpp"
-#include "scenarios/keys.hpp"
 #include "scenarios/megatron_flags.hpp"
 #include "scenarios/megatron_programs.hpp"
 #include "scenarios/scenario.hpp"
@@ -148,24 +147,17 @@ class Import : public ImportNotes {
       has("kv-channels", "hidden-size / num-attention-heads");
       return "";
     }
-    if (find_key("model", "head_dim") != nullptr) return fmt::format("  head_dim: {}\n", *width);
-    unmodelled("kv-channels",
-               "heads of another size than hidden_size / num_attention_heads are "
-               "not modelled");
-    leave_out(fmt::format("heads of {} numbers", *width),
-              *width > usual ? Leaves::more : Leaves::less);
-    return "";
+    return fmt::format("  head_dim: {}\n", *width);
   }
 
-  /// What of a layer is not as its family has it, where it can be said.
+  /// What of a layer is not as its family has it.
   std::string unusual_layers(bool gated) {
     std::string out;
-    const auto say = [&](const char* key, const std::string& value) {
-      if (find_key("model", key) != nullptr) out += fmt::format("  {}: {}\n", key, value);
-      return find_key("model", key) != nullptr;
+    const auto say = [&](const char* key, const char* value) {
+      out += fmt::format("  {}: {}\n", key, value);
     };
     const auto is = [&](const char* flag, const char* meaning, const char* key, const char* value) {
-      if (mentions(flag) && say(key, value)) has(flag, meaning);
+      if (has(flag, meaning)) say(key, value);
     };
     const std::string positions =
         lower_case(word("position-embedding-type", "") + word("pos-emb", ""));
@@ -174,7 +166,8 @@ class Import : public ImportNotes {
       ignore(flag);
     const bool rotary = positions.starts_with("ro") || positions == "yarn" ||
                         mentions("use-rotary-position-embeddings");
-    if (!gated && (rotary || positions == "none")) say("positions", rotary ? "rotary" : "none");
+    if (!gated && (rotary || positions == "none" || positions == "alibi"))
+      say("positions", rotary ? "rotary" : positions.c_str());
     if (!gated && norm == "rmsnorm") say("norm", "rms");
     if (!gated) is("disable-bias-linear", "model.biases: none", "biases", "none");
     if (gated) is("add-qkv-bias", "model.biases: qkv", "biases", "qkv");
@@ -328,7 +321,7 @@ class Import : public ImportNotes {
         fmt::format("cluster: {}\nstack: {}\n",
                     cluster_.text(*this, tensor * context * stages * width, per_node_), stack_);
     assume(
-        fmt::format("stack: {} (its launches, traffic, memory and overlap; leave it out for a "
+        fmt::format("stack: {} (its launches, traffic, memory and overlap; stack: none is the "
                     "neutral one)",
                     stack_));
     const bool interleaved = chunks > 1;
@@ -373,8 +366,8 @@ class Import : public ImportNotes {
     const char* const overlap = overlaps       ? "pipeline.reduction.overlap: backward"
                                 : sharers == 1 ? "nothing, with a single replica"
                                                : "not modelled with chunks: reduced at the end";
-    if (has("overlap-grad-reduce", overlap) && overlaps)
-      out += "  reduction: {overlap: backward}\n";
+    const bool given = has("overlap-grad-reduce", overlap);
+    if (overlaps) out += fmt::format("  reduction: {{overlap: {}}}\n", given ? "backward" : "none");
     return out;
   }
 

@@ -14,11 +14,34 @@ constexpr const char* kAbstractKeys[] = {"forward",         "backward",   "backw
                                          "parameters",      "gradients",  "optimizer",
                                          "version",         "activation", "activation_after_input",
                                          "workspace",       "per"};
-constexpr const char* kShapeKeys[] = {
-    "family",           "num_layers",      "hidden_size",   "num_attention_heads",
-    "num_query_groups", "ffn_hidden_size", "vocab_size",    "seq_length",
-    "tie_embeddings",   "flash_attention", "precision",     "bytes_per_parameter",
-    "measured",         "measured_step",   "measured_load", "measured_interference"};
+constexpr const char* kShapeKeys[] = {"family",
+                                      "num_layers",
+                                      "hidden_size",
+                                      "num_attention_heads",
+                                      "num_query_groups",
+                                      "ffn_hidden_size",
+                                      "vocab_size",
+                                      "seq_length",
+                                      "tie_embeddings",
+                                      "flash_attention",
+                                      "precision",
+                                      "bytes_per_parameter",
+                                      "head_dim",
+                                      "gated_mlp",
+                                      "norm",
+                                      "norms",
+                                      "qk_norm",
+                                      "biases",
+                                      "positions",
+                                      "parallel_residual",
+                                      "dropout",
+                                      "sliding_window",
+                                      "full_attention_every",
+                                      "extra_parameters",
+                                      "measured",
+                                      "measured_step",
+                                      "measured_load",
+                                      "measured_interference"};
 
 /// Every key without which a transformer has no shape, in one message.
 void require_shape(const Section& model) {
@@ -141,7 +164,7 @@ bool divides(const Section& model, const char* b, const char* a) {
 }
 
 void check_shape(const TransformerSpec& t, const Section& model) {
-  if (!divides(model, "num_attention_heads", "hidden_size")) {
+  if (!t.head_dim && !divides(model, "num_attention_heads", "hidden_size")) {
     model.refuse("num_attention_heads", fmt::format("{} heads do not divide the hidden size {}",
                                                     t.num_attention_heads, t.hidden_size));
   }
@@ -154,7 +177,31 @@ void check_shape(const TransformerSpec& t, const Section& model) {
                       static_cast<double>(t.hidden_size + t.ffn_hidden_size);
   const double embedding =
       static_cast<double>(t.vocab_size + t.seq_length) * static_cast<double>(t.hidden_size);
-  if (size > 1e15 || embedding > 1e15) model.refuse("the model has more than 10^15 parameters");
+  if (size > 1e15 || embedding > 1e15 || t.query_size() > 1e7 ||
+      t.extra_parameters.value_or(0) > 1e15)
+    model.refuse("the model has more than 10^15 parameters");
+  if (model.has("full_attention_every") && !model.has("sliding_window"))
+    model.refuse("full_attention_every", "'full_attention_every' needs 'sliding_window', too");
+}
+
+/// The family's, but for what the keys say.
+std::optional<LayerForm> read_form(Family family, const Section& model) {
+  LayerForm form = form_of(family);
+  const auto choose = [&]<class T>(const char* key, T& value) {
+    if (const auto place = model.choice(key)) value = static_cast<T>(*place);
+  };
+  const auto decide = [&](const char* key, bool& value) {
+    value = model.boolean(key).value_or(value);
+  };
+  choose("norm", form.norm);
+  choose("qk_norm", form.qk_norm);
+  choose("biases", form.biases);
+  choose("positions", form.positions);
+  decide("gated_mlp", form.gated_mlp);
+  decide("parallel_residual", form.parallel_residual);
+  decide("dropout", form.dropout);
+  form.norms = static_cast<int>(std::min<std::int64_t>(model.integer("norms").value_or(2), 100));
+  return form == form_of(family) ? std::nullopt : std::optional(form);
 }
 
 }  // namespace
@@ -188,6 +235,13 @@ TransformerSpec read_transformer(const Section& model) {
   t.seq_length = model.integer("seq_length").value_or(1);
   t.num_query_groups = model.integer("num_query_groups").value_or(t.num_attention_heads);
   t.ffn_hidden_size = model.integer("ffn_hidden_size").value_or(4 * t.hidden_size);
+  t.head_dim = model.integer("head_dim");
+  if (t.query_size() == t.hidden_size) t.head_dim.reset();
+  t.own_form = read_form(t.family, model);
+  t.sliding_window = model.integer("sliding_window");
+  if (const auto every = model.integer("full_attention_every"))
+    t.full_attention_every = static_cast<int>(*every);
+  t.extra_parameters = model.integer("extra_parameters");
   const bool llama = t.family == Family::llama;
   t.tie_embeddings = model.boolean("tie_embeddings").value_or(!llama);
   t.flash_attention = model.boolean("flash_attention").value_or(llama);

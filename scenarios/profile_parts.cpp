@@ -68,6 +68,10 @@ void note_profile(const Specification& spec, const Parallelism& job) {
       batch == size ? std::string(", taken to be of this microbatch size")
                     : fmt::format(" of a batch of {}, times {:.4g}", batch,
                                   static_cast<double>(size) / static_cast<double>(batch))));
+  if (profile.outputs_only)
+    spec.diagnostics.note(
+        "the profile has no column 'stash': layers keep their output only, so activations are too "
+        "small wherever a layer keeps more for its backward");
   if (profile.has_stages)
     spec.diagnostics.note("the profile's stage ids are not used; give pipeline.split");
 }

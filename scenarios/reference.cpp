@@ -130,8 +130,8 @@ constexpr Chapter kChapters[] = {
     {"stack", "`stack`",
      "The software that trains, as numbers: what a layer costs beside its matrix products, what "
      "links reach, what overlaps, what is kept (the model is at the head of `models/stack.hpp`). "
-     "Without the key, or with a stack without `matrix_efficiency`, a layer takes what the "
-     "device's `efficiency` says of whole layers."},
+     "Without the key, a model by shape is trained by `megatron`. With `none`, or any stack without "
+     "`matrix_efficiency`, a layer takes what the device's `efficiency` says of whole layers."},
     {"training", "`training`",
      "What `replay` and `train` execute; no predicted time depends on it. With `adam` and `adamw` "
      "the moments decay by 0.9 and 0.999. Example: `{data: book.txt, learning_rate: 0.002, warmup: "

@@ -329,6 +329,26 @@ void note_idle_gpus(const Specification& spec, const Scenario& scenario) {
   spec.diagnostics.note(fmt::format("uses {} of the cluster's {} GPUs{}", used, there, width));
 }
 
+/// The stack would hide the reduction behind the backward, which is not modelled of devices with
+/// several stages.
+void note_unhidden_reduction(const Specification& spec, const Scenario& scenario) {
+  const bool asked = spec.reduction.overlap.value_or(Overlap::none) == Overlap::backward;
+  const bool usual = spec.stack.overlaps_reduction && !spec.reduction.overlap.there;
+  if ((!asked && !usual) || one_stage_each(scenario) || !reduces(scenario)) return;
+  constexpr double kMatters = 0.005;  // of what a device computes for an update
+  double work_s = 0, reduce_s = 0;
+  for (const StageCosts& c : scenario.costs) {
+    work_s += scenario.shape.per_batch(0) * (c.forward_s + c.backward_s);
+    reduce_s += c.reduce_grad_s;
+  }
+  if (reduce_s <= kMatters * work_s) return;
+  spec.diagnostics.note(fmt::format(
+      "the gradient reduction is not hidden behind the backward here, as a device has several "
+      "stages: {} after it, {:.1f} % of what the devices compute, that {} hides",
+      format_time(reduce_s / scenario.shape.depth), 100 * reduce_s / work_s,
+      asked ? "the real job" : "'" + spec.stack.name + "'"));
+}
+
 /// What an order takes for granted that nobody said.
 void note_assumptions(const Specification& spec, const Scenario& scenario) {
   const Schedule& schedule = *scenario.schedule;
@@ -365,9 +385,46 @@ Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cl
   return job;
 }
 
+/// Says that times of this device rest on a number that nobody measured on it; nothing where they
+/// do not.
+std::string note_on_assumed(const StackSpec& stack, const DeviceSpec& device) {
+  if (!stack.takes_layers_apart())
+    return device.efficiency_assumed
+               ? fmt::format(
+                     "the efficiency curve of {} is assumed, no layer was measured on it: "
+                     "`penstock calibrate` measures",
+                     printable(device.name))
+               : "";
+  const std::string known = fmt::format(", {},", stack.matrix_efficiency_of);
+  if (stack.matrix_efficiency_of.empty() || device.matrix_efficiency > 0 ||
+      known.find(fmt::format(", {},", device.name)) != std::string::npos)
+    return "";
+  return fmt::format(
+      "that matrix products reach {:.3g} % of the peak of {} is assumed, software "
+      "'{}' was not measured on it",
+      100 * stack.matrix_efficiency, printable(device.name), stack.name);
+}
+
+/// What times rest on that the scenario did not say, or that nobody measured.
+void add_assumptions(const Specification& spec, std::vector<std::string>& notes) {
+  if (!spec.transformer() || spec.layer_profile()) return;
+  if (!spec.section.has("stack"))
+    notes.push_back(
+        fmt::format("the scenario names no stack: its software is taken to be {} (`penstock list "
+                    "stacks`; stack: none adds nothing to the device's curve)",
+                    spec.stack.name));
+  std::vector<std::string> assumed{note_on_assumed(spec.stack, spec.cluster.device)};
+  for (const NodeGroup& group : spec.cluster.groups)
+    assumed.push_back(note_on_assumed(spec.stack, group.node.device));
+  for (std::string& note : assumed)
+    if (!note.empty() && std::ranges::find(notes, note) == notes.end())
+      notes.push_back(std::move(note));
+}
+
 /// Those of other tools' files, and what a model leaves out or cannot say, whatever the job is.
 std::vector<std::string> file_notes_of(const Specification& spec, const Scenario& out) {
   std::vector<std::string> notes = spec.notes_of_files();
+  add_assumptions(spec, notes);
   for (const std::string& note : notes) spec.diagnostics.note(note);
   if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
     notes.push_back(length);
@@ -433,6 +490,7 @@ Scenario resolve(const Specification& spec) {
   out.file_notes = file_notes_of(spec, out);
   note_costs(spec, out);
   note_idle_gpus(spec, out);
+  note_unhidden_reduction(spec, out);
   note_assumptions(spec, out);
   spec.diagnostics.throw_if_any();
   out.notes = spec.diagnostics.notes();

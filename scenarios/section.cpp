@@ -262,9 +262,11 @@ void Section::check(const KeyRow& row, const Value& value) {
 
 void Section::check_choice(const KeyRow& row, const Value& value) {
   if (place_of_choice(row.choices, value.text)) return;
-  const auto choices = split_choices(row.choices);
-  diagnostics_.add_error(value, fmt::format("'{}' must be {}, got {}{}", row.key, describe(row),
-                                            shown(value), did_you_mean(value.text, choices)));
+  const std::string known = known_elsewhere(value.text);
+  diagnostics_.add_error(
+      value,
+      fmt::format("'{}' must be {}, got {}{}", row.key, describe(row), shown(value),
+                  known.empty() ? did_you_mean(value.text, split_choices(row.choices)) : known));
   field(row.key).broken = true;
 }
 

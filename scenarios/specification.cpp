@@ -7,14 +7,26 @@
 namespace penstock {
 namespace {
 
-StackSpec stack_of(const Section& top, Library& library) {
-  if (!top.has("stack")) return {};
-  const Value* found = library.resolve(top.at("stack"), "stack", "models/stacks");
+/// The stack of a job whose costs follow from the model's shape, where the scenario names none.
+Value usual_stack(const Value& scenario) {
+  Value name;
+  name.kind = Value::Kind::scalar;
+  name.text = kUsualStack;
+  name.source = scenario.source;
+  return name;
+}
+
+/// Costs that were given or measured have the software in them already.
+StackSpec stack_of(const Section& top, const std::optional<ModelSpecification>& model,
+                   Library& library) {
+  const bool usual = model && model->transformer && !model->measured;
+  if (!top.has("stack") && !usual) return {};
+  const Value name = top.has("stack") ? top.at("stack") : usual_stack(top.self());
+  const Value* found = library.resolve(name, "stack", "models/stacks");
   return found == nullptr ? StackSpec{} : read_stack(Section(*found, "stack", top.diagnostics()));
 }
 
-std::optional<ModelSpecification> read_model(const Section& top, const StackSpec& stack,
-                                             Library& library) {
+std::optional<ModelSpecification> read_model(const Section& top, Library& library) {
   if (!top.has("model")) {
     top.refuse("the scenario needs a 'model'");
     return std::nullopt;
@@ -36,7 +48,6 @@ std::optional<ModelSpecification> read_model(const Section& top, const StackSpec
   }
   if (model.by_costs || model.by_layers) return model;
   model.transformer = read_transformer(section);
-  if (!section.has("bytes_per_parameter")) apply_to_model(stack, *model.transformer);
   model.interference = read_interference(section);
   model.measured = read_layer_profile(section, model.interference.has_value());
   if (key.kind == Value::Kind::scalar && !section.has("name")) model.transformer->name = key.text;
@@ -90,12 +101,14 @@ Specification::Specification(const Value& document, const std::string& folder, D
       section(map_or_throw(document, diagnostics), "scenario", diagnostics),
       pipeline_section(section, "pipeline"),
       library(folder, documents, diagnostics),
-      stack(stack_of(section, library)),
-      model(read_model(section, stack, library)),
+      model(read_model(section, library)),
+      stack(stack_of(section, model, library)),
       cluster_section(read_cluster_section(section, library)),
       schedule(read_schedule(section, library, own_schedule)),
       reduction_section(pipeline_section, "reduction"),
       training_section(section, "training") {
+  if (model && model->transformer && !model->section.has("bytes_per_parameter"))
+    apply_to_model(stack, *model->transformer);
   training_text = text_of(training.data, library);
   if (!cluster_section) return;
   Library files(folder, documents, cluster_problems);

@@ -146,6 +146,9 @@ struct ModelSpecification {
   ParameterBytes profile_bytes{};
 };
 
+/// The stack of a job whose costs follow from its model's shape and that names none.
+inline constexpr const char* kUsualStack = "megatron";
+
 /// Points into the document it was read from.
 struct Specification {
   Specification(const Value& document, const std::string& folder, Documents& documents,
@@ -168,8 +171,8 @@ struct Specification {
   const std::vector<std::string>& notes_of_files() const { return library.notes(); }
 
   Library library;
-  StackSpec stack;                          ///< neutral where the scenario names none
   std::optional<ModelSpecification> model;  ///< none: missing, or not found
+  StackSpec stack;  ///< the usual one of a model by shape where the scenario names none
   std::optional<Section> cluster_section;
   std::shared_ptr<const Schedule> own_schedule;
   const Schedule* schedule = nullptr;  ///< null: missing, or unknown

@@ -32,6 +32,7 @@ constexpr StackNumber kNumbers[] = {
     {"logits_kept", &StackSpec::logits_kept, Dimension::number, false, true},
     {"weight_bytes", &StackSpec::weight_bytes, Dimension::number, false, true},
     {"gradient_bytes", &StackSpec::gradient_bytes, Dimension::number, false, true},
+    {"fp16_gradient_bytes", &StackSpec::fp16_gradient_bytes, Dimension::number, false, true},
     {"optimizer_bytes", &StackSpec::optimizer_bytes, Dimension::number, false, true},
     {"reserved", &StackSpec::reserved_bytes, Dimension::bytes, false, true},
     {"allocator_slack", &StackSpec::allocator_slack, Dimension::fraction, false, true}};
@@ -44,6 +45,7 @@ StackSpec read_stack(const Section& section) {
   StackSpec stack;
   stack.name = section.text("name").value_or("inline stack");
   stack.fitted_on = section.text("fitted_on").value_or("");
+  stack.matrix_efficiency_of = section.text("matrix_efficiency_of").value_or("");
   stack.overlaps_reduction = section.choice("reduction_overlap").value_or(0) == 1;
   stack.gathers_again = section.choice("gathered_inputs").value_or(0) == 1;
   for (const StackNumber& number : kNumbers) {
@@ -61,9 +63,12 @@ StackSpec read_stack(const Section& section) {
 }
 
 void apply_to_model(const StackSpec& stack, TransformerSpec& model) {
+  if (model.element_bytes() > 2) return;  // a stack's bytes are those of mixed precision
   model.bytes.weights = stack.weight_bytes.value_or(model.bytes.weights);
   model.bytes.gradients = stack.gradient_bytes.value_or(model.bytes.gradients);
   model.bytes.optimizer = stack.optimizer_bytes.value_or(model.bytes.optimizer);
+  if (model.compute_type != "fp16" || !stack.fp16_gradient_bytes) return;
+  model.bytes.gradients = model.bytes.reduced = *stack.fp16_gradient_bytes;
 }
 
 void apply_to_cluster(const StackSpec& stack, Cluster& cluster) {

@@ -78,6 +78,7 @@ cluster: {devices: 2, memory: 16 GiB, link: {latency: 1 us, bandwidth: 10 GB/s}}
 MODEL = """name: t
 schedule: 1f1b
 pipeline: {stages: 2, microbatches: 2}
+stack: none
 model: {num_layers: 2, hidden_size: 16, num_attention_heads: 2, seq_length: 8, vocab_size: 32}
 cluster: dgx-a100
 """

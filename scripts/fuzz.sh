@@ -68,7 +68,7 @@ cover_one() {
   rm -rf "$place"
   mkdir -p "$place/new" "$learned"
   LLVM_PROFILE_FILE=$place/raw "$fuzzer" --target="$target" -runs="$executions" -seed=1 -timeout=60 -rss_limit_mb=2048 \
-    -max_len=20000 -dict="$dir/tests/fuzz/seeds/$target.dict" -artifact_prefix="$place/" \
+    -max_len=400000 -dict="$dir/tests/fuzz/seeds/$target.dict" -artifact_prefix="$place/" \
     "$place/new" "$dir/tests/fuzz/seeds/$target" "$learned" >"$place/log" 2>&1 </dev/null || {
     printf '%s\n' "scripts/fuzz.sh: $target crashed: $place/log" >&2
     return 1
@@ -101,7 +101,7 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-malloc_context_size=2:quarantine_size_mb=256
 fuzz_one() {
   local target=$1 log=$dir/found/$1.log status=0 crash=-
   mkdir -p "$dir/corpus/$target"
-  "$fuzzer" --target="$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=20000 -entropic=0 \
+  "$fuzzer" --target="$target" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len=400000 -entropic=0 \
     -print_final_stats=1 -dict="$dir/tests/fuzz/seeds/$target.dict" \
     -artifact_prefix="$dir/found/$target-" "$dir/corpus/$target" "$dir/tests/fuzz/seeds/$target" \
     >"$log" 2>&1 </dev/null || status=$?

@@ -26,7 +26,7 @@ begin() {
   # Libraries that a Python brings along, where the machine has no toolkit of its own.
   modules=${PENSTOCK_MODULES:-$bin}
   if ! ldd "$modules/libpenstock_cuda.so" | grep -q 'libcublasLt.*=> /'; then
-    nvidia=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null) &&
+    nvidia=$(cd / && python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null) &&
       LD_LIBRARY_PATH="$nvidia/cu13/lib:$nvidia/nccl/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" &&
       export LD_LIBRARY_PATH
   fi

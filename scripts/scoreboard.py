@@ -100,6 +100,54 @@ SETS = [
      "folds": ["deepspeed-profiled", "link_latency,iteration_overhead,speed_spread"], "memory": "reserved", "parts": "15"},
 ]
 
+# Kinds of runs whose errors are said with predictions like them (results/expected_error.hpp), the most particular first: title,
+# class, what they are called, stack, chip, GPUs from and to, tensor degrees from and to, and flags: all in pipelines, sequences
+# divided, layers measured, fitted on them, or predicted with the neutral stack (of the baselines).
+KINDS = [
+    ("nanotron, H100 (Ultra-Scale Playbook), class C", "tensor <= 8, depth > 1",
+     "nanotron on H100 (Ultra-Scale Playbook, regular ones), tensor <= 8, in pipelines", "nanotron", "H100", 8, 256, 1, 8,
+     {"pipelined", "fitted"}),
+    ("nanotron, H100 (Ultra-Scale Playbook), class C", "tensor <= 8",
+     "nanotron on H100 (Ultra-Scale Playbook, regular ones), tensor <= 8", "nanotron", "H100", 8, 256, 1, 8, {"fitted"}),
+    ("nanotron, H100 (Ultra-Scale Playbook), class C", "tensor 16",
+     "nanotron on H100 (Ultra-Scale Playbook, regular ones), tensor 16", "nanotron", "H100", 16, 256, 16, 16, {"fitted"}),
+    ("nanotron, H100 (Ultra-Scale Playbook), class C", "tensor 32",
+     "nanotron on H100 (Ultra-Scale Playbook, regular ones), tensor 32", "nanotron", "H100", 32, 256, 32, 32, {"fitted"}),
+    ("SimuMax, dense Llama-3 layers on 8 B200", None, "Megatron on 8 B200 (SimuMax, layers of Llama 3)", "megatron", "B200", 8, 8,
+     1, 8, {"fitted"}),
+    ("SimuMax, context parallelism on 8 B200", None, "Megatron with divided sequences on 8 B200 (SimuMax)", "megatron", "B200", 8,
+     8, 1, 2, {"context"}),
+    ("bigscience, A100", None, "Megatron-DeepSpeed on A100 (bigscience)", "megatron-deepspeed", "A100", 8, 384, 4, 8, {"fitted"}),
+    ("bigscience, V100", None, "Megatron-DeepSpeed on V100 (bigscience)", "megatron-deepspeed", "V100", 8, 128, 1, 4, set()),
+    ("Selene, 22 billion to 1 trillion parameters", None, "Megatron of 2022 on A100 (Selene)", "megatron-2022", "A100", 8, 512, 8, 8,
+     set()),
+    ("torchtitan, Llama 3.1 8B on H100", "compiled", "torchtitan, compiled, on H100", "torchtitan", "H100", 8, 128, 1, 1, {"fitted"}),
+    ("torchtitan, Llama 3.1 8B on H100", "eager", "torchtitan, eager, on H100", "torchtitan-eager", "H100", 8, 8, 1, 1, set()),
+    ("vTrain, one node of A100", "depth > 1", "Megatron-DeepSpeed on up to 8 A100 (vTrain), in pipelines", "megatron-a100-node", "A100",
+     2, 8, 1, 4, {"pipelined"}),
+    ("vTrain, one node of A100", None, "Megatron-DeepSpeed on up to 8 A100 (vTrain)", "megatron-a100-node", "A100", 2, 8, 1, 8, set()),
+    ("vTrain, 64 to 512 A100", "depth > 1", "Megatron-DeepSpeed on 64 to 512 A100 (vTrain), in pipelines", "megatron-a100-nodes",
+     "A100", 64, 512, 1, 16, {"pipelined"}),
+    ("vTrain, 64 to 512 A100", None, "Megatron-DeepSpeed on 64 to 512 A100 (vTrain)", "megatron-a100-nodes", "A100", 64, 512, 1, 16,
+     set()),
+    ("Zero Bubble, 1.5 to 28.3 billion parameters on A100", None, "Megatron on A100 (Zero Bubble), predicted without a stack", "",
+     "A100", 8, 32, 1, 1, {"pipelined"}),
+    ("PipeDream-2BW, GPT and BERT on 8 and 64 V100", None, "PipeDream-2BW's paper on V100, predicted without a stack", "", "V100", 8,
+     64, 1, 1, set()),
+    ("Llama 3 405B on 8,192 and 16,384 H100", None, "Llama 3 405B on H100, predicted without a stack", "", "H100", 8192, 16384, 8, 8,
+     {"pipelined"}),
+    ("nanotron, H100 (Ultra-Scale Playbook), class C", None, "nanotron on H100 (Ultra-Scale Playbook), predicted without a stack", "",
+     "H100", 8, 256, 1, 32, {"neutral"}),
+    ("bigscience, A100", None, "Megatron-DeepSpeed on A100 (bigscience), predicted without a stack", "", "A100", 8, 384, 4, 8,
+     {"neutral"}),
+    ("vTrain, one node of A100", None, "Megatron-DeepSpeed on up to 8 A100 (vTrain), predicted without a stack", "", "A100", 2, 8, 1, 8,
+     {"neutral"}),
+    ("SimuMax, dense Llama-3 layers on 8 B200", None, "Megatron on 8 B200 (SimuMax), predicted without a stack", "", "B200", 8, 8, 1, 8,
+     {"neutral"}),
+    ("Sailor, OPT-350 on GH200", None, "DeepSpeed on GH200 whose layers were measured (Sailor)", "deepspeed-profiled", "GH200", 4, 128,
+     1, 4, {"profiled"}),
+]
+
 STATISTICS = {"mean": statistics.mean, "median": statistics.median, "largest": max}
 PREDICTED = ("name", "depth", "class", "measured_s", "predicted_s", "measured_bytes", "predicted_bytes")
 NANOTRON = "nanotron, H100 (Ultra-Scale Playbook), class C"
@@ -327,6 +375,46 @@ def errors_of(rows, key):
     return [row[key] for row in rows if row.get(key) is not None]
 
 
+def errors_written(page, title, name):
+    """Rows, median and p90 of the time and of the memory, as shares, that scoreboard.md says of a class of a set."""
+    found = []
+    for section in page.split("## Peak memory"):
+        values = (0, 0.0, 0.0)
+        at = section.find(f"| {title} |")
+        for number, line in enumerate(section[at:].splitlines() if at >= 0 else ()):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            ends = number > 0 and not cells[0].startswith("–")
+            if ends or len(cells) < 7:
+                break
+            if cells[0] == (f"– {name}" if name else title):
+                _, median, tenth, _, _ = cells[-5:]
+                share = lambda cell: round(float(cell.rstrip(" %")) / 100, 6)
+                values = (int(cells[1]), share(median), share(tenth)) if median != "–" else values
+        found.append(values)
+    return found
+
+
+def neutral_error(page, title):
+    """The median error with the neutral stack, as a share, that scoreboard.md's baselines say of a set."""
+    line = next(line for line in page.split("## Baselines")[1].splitlines() if line.startswith(f"| {title} |"))
+    return round(float(line.split("|")[3].split("/")[1].strip().rstrip(" %")) / 100, 6)
+
+
+def measured_runs(page):
+    """results/measured_runs.inc, from what scoreboard.md says."""
+    lines = ["// Made by scripts/scoreboard.py from docs/scoreboard.md; a test compares them. clang-format off"]
+    for title, name, called, stack, chip, *ranges, flags in KINDS:
+        (runs, median, tenth), (_, memory, memory_tenth) = errors_written(page, title, name)
+        if not runs:
+            sys.exit(f"scoreboard.md says nothing of {title}, {name}")
+        if "neutral" in flags:
+            median, tenth, memory, memory_tenth = neutral_error(page, title), 0.0, 0.0, 0.0
+        shown = ", ".join("true" if flag in flags else "false" for flag in ("pipelined", "context", "profiled", "fitted"))
+        lines.append(f'{{"{called}", "{stack}", "{chip}", {", ".join(map(str, ranges))}, {shown},\n {runs}, {median}, {tenth}, '
+                     f"{memory}, {memory_tenth}}},")
+    return "\n".join(lines) + "\n"
+
+
 class Board:
     def __init__(self, shared):
         self.shared, self.lines, self.memory, self.baselines, self.notes = shared, [], [], [], []
@@ -466,6 +554,8 @@ def main():
         board.add(one)
     folder = pathlib.Path(sys.argv[2])
     (folder / "scoreboard.md").write_text(board.markdown(), encoding="utf-8")
+    if folder.resolve() == ROOT / "docs":
+        (ROOT / "results" / "measured_runs.inc").write_text(measured_runs(board.markdown()), encoding="utf-8")
     page = (folder if folder.resolve() != ROOT / "docs" else pathlib.Path(tempfile.gettempdir())) / "scoreboard.html"
     board.page(page)
     print(f"{folder / 'scoreboard.md'}, {page}")

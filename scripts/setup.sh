@@ -4,7 +4,7 @@
 # A part is fresh when the sources look exactly (names, times, sizes) as they did before it was last
 # built, so a warm start costs one `find` and neither meson nor ninja. The parts: `first`, what a
 # table needs; `runtime`, all that predicts; `execution`, what runs a schedule, which takes long to
-# compile and few commands need.
+# compile and few commands need; `python`, the package for Python.
 # The caller sets `root`. Everything said here goes to stderr, and stdin is left to the command.
 
 : "${root:?must be set by the script that sources this one}"
@@ -27,15 +27,19 @@ runtime_packages=(
   'libopenblas-pthread-dev|matrix products|library openblas'
   'libgloo-dev|messages between processes|header gloo/context.h'
 )
+python_packages=(
+  'python3|Python|test -x /usr/bin/python3'
+  'python3-dev|headers of Python|python_headers'
+  'pybind11-dev|C++ for Python|library pybind11'
+  'python3-numpy|arrays for Python|python_module numpy'
+)
 # shellcheck disable=SC2034
 test_packages=(
+  "${python_packages[@]}"
   'libgtest-dev|GoogleTest|library gtest'
   'libbenchmark-dev|Google Benchmark|library benchmark'
-  'python3|Python|test -x /usr/bin/python3'
   'python3-jsonschema|JSON schema checker|python_module jsonschema'
   'python3-yaml|YAML for Python|python_module yaml'
-  'pybind11-dev|C++ for Python|header pybind11/pybind11.h'
-  'python3-numpy|arrays for Python|python_module numpy'
   'openmpi-bin|starts the shards of a sweep|tool mpirun'
   'zsh|shell, for its completion|tool zsh'
   'fish|shell, for its completion|tool fish'
@@ -77,7 +81,8 @@ compiler() { local words=${CXX:-c++}; tool "${words%% *}"; }
 library() { pkg-config --exists "$1" 2>/dev/null; }
 header() { [[ -f /usr/include/$1 || -f /usr/local/include/$1 ]]; }
 fuzzer_runtime() { compgen -G '/usr/lib/llvm-16/lib/clang/16/lib/linux/libclang_rt.fuzzer-*' >/dev/null; }
-python_module() { /usr/bin/python3 -c "import $1" 2>/dev/null; }
+python_headers() { /usr/bin/python3 -I -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' 2>/dev/null; }
+python_module() { /usr/bin/python3 -I -c "import $1" 2>/dev/null; }
 
 # --- talking -------------------------------------------------------------------------------------
 
@@ -124,7 +129,7 @@ fingerprint() {
     -type d \( -name build -o -name 'build-*' -o -name '.*' -o -name node_modules \
     -o -name tests -o -name bench -o -name docs \) -prune -o \
     \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \
-    -o -name '*.in' -o -name '*.js' -o -name '*.css' \
+    -o -name '*.in' -o -name '*.js' -o -name '*.css' -o -path '*/python/penstock/*.py' \
     -o -name meson.build -o -name meson_options.txt \) -printf '%p %T@ %s\n'
 }
 
@@ -137,6 +142,7 @@ is_fresh() {
     case $part in
       first) [[ -x $build/cli/penstock-first ]] || return ;;
       runtime) [[ -x $build/cli/penstock ]] || return ;;
+      python) compgen -G "$build/python/penstock/_core.*" >/dev/null || return ;;
     esac
   done
 }
@@ -234,6 +240,15 @@ configure_with_tests() {
   touch "$1/.with-tests"
 }
 
+# The same for what the package for Python needs.
+has_python_target() { grep -q '^build python:' "$build/build.ninja"; }
+configure_with_python() {
+  if has_python_target; then return; fi
+  configure_again "$build"
+  has_python_target || die "the package for Python cannot be built here: meson finds no pybind11 >= 2.10, or no" \
+    "headers of /usr/bin/python3 ($build/configure.log)"
+}
+
 configure_again() {
   meson configure "$1" --clearcache >/dev/null 2>&1 </dev/null || true
   meson_setup --reconfigure "$1" "$root"
@@ -269,7 +284,7 @@ build_from_here() {
     shift
   done
   sources=$(fingerprint)
-  for part in first runtime execution; do  # the others may be half rebuilt now
+  for part in first runtime execution python; do  # the others may be half rebuilt now
     [[ ! -f $build/.built-$part || $sources == "$(<"$build/.built-$part")" ]] ||
       rm -f "$build/.built-$part"
   done
@@ -283,7 +298,9 @@ build_parts() {
   lock_build
   if ! is_fresh "$@"; then
     install_missing "${runtime_packages[@]}"
+    if [[ " $* " == *' python '* ]]; then install_missing "${python_packages[@]}"; fi
     configure "$build" "$(cuda_if_driver)"
+    if [[ " $* " == *' python '* ]]; then configure_with_python; fi
     build_from_here "$@"
   fi
   unlock_build

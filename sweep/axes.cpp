@@ -16,6 +16,7 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t kMostValues = 1'000'000;
+constexpr std::string_view kBeforeWord = ",:[{";
 
 std::string trimmed(const std::string& text) {
   const std::size_t first = text.find_first_not_of(" \t");
@@ -23,16 +24,21 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// Cuts at `at` outside of brackets, braces and quotes.
+/// Cuts at `at` outside of brackets, braces and quotes, which begin a word as in YAML: that of
+/// "it's" is a letter, and \\" ends none.
 std::vector<std::string> split_outside(const std::string& text, char at,
                                        const std::string& origin) {
   std::vector<std::string> parts(1);
   std::string closing;  // of the brackets that are open
   char quote = 0;
+  bool begins = true, escaped = false;
   for (const char c : text) {
+    const bool opens = begins;
+    begins = kBeforeWord.find(c) != kBeforeWord.npos || (begins && (c == ' ' || c == '\t'));
     if (quote != 0) {
-      if (c == quote) quote = 0;
-    } else if (c == '"' || c == '\'') {
+      if (c == quote && !escaped) quote = 0;
+      escaped = quote == '"' && c == '\\' && !escaped;
+    } else if (opens && (c == '"' || c == '\'')) {
       quote = c;
     } else if (c == '[' || c == '{') {
       closing += c == '[' ? ']' : '}';

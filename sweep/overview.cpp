@@ -61,6 +61,11 @@ std::string shortened(const std::string& text, std::size_t width) {
   return text.substr(0, end) + "...";
 }
 
+/// "0.5", "43.41", "30,450".
+std::string rate_number(double rate) {
+  return rate >= 9999.5 ? format_count(std::llround(rate)) : fmt::format("{:.4g}", rate);
+}
+
 /// A measure as people read it.
 std::string pretty(const SweepColumn& column, const std::string& cell) {
   const auto number = number_of(cell);
@@ -72,6 +77,7 @@ std::string pretty(const SweepColumn& column, const std::string& cell) {
     case Unit::seconds: return format_time(*number);
     default: break;
   }
+  if (measure_of(column)->unit == Unit::tokens_per_s) return rate_number(*number);
   return *number == std::floor(*number) && std::abs(*number) < 1e15
              ? fmt::format("{:.0f}", *number)
              : fmt::format("{:.4g}", *number);
@@ -102,10 +108,14 @@ void read_sort(const std::string& text, TableOptions& options) {
 
 Overview::Overview(const Space& space, const Columns& columns, TableOptions options)
     : space_(space), columns_(columns), options_(std::move(options)) {
-  sort_ = columns.find(options_.sort, "--sort");
+  throughput_ = columns.at("throughput_samples_per_s");
+  sort_ = options_.sort.empty() ? throughput_ : columns.find(options_.sort, "--sort");
   status_ = columns.at("status");
   why_ = columns.at("why");
-  throughput_ = columns.at("throughput_samples_per_s");
+  tokens_ = columns.at("tokens_per_s");
+  tokens_per_gpu_ = columns.at("tokens_per_s_per_gpu");
+  seq_length_ = columns.at("seq_length");
+  parameters_ = columns.at("parameters");
   batch_ = columns.at("samples_per_update");
   gpus_ = columns.at("gpus");
   optimistic_ = columns.at("optimistic");
@@ -147,6 +157,8 @@ void Overview::add_row(const Cells& row) {
   }
   batches_.add_number(number_of(row[batch_]));
   gpu_counts_.add_number(number_of(row[gpus_]));
+  lengths_.add_number(number_of(row[seq_length_]));
+  models_.add_number(number_of(row[parameters_]));
   add_to_axes(row);
   add_to_top(row);
 }
@@ -186,12 +198,36 @@ std::string Overview::work() const {
   return work_differs(given_s_.least, given_s_.most);
 }
 
+std::string Overview::models() const {
+  if (!models_.differ()) return "";
+  return fmt::format(
+      "rows are of models of {} to {} parameters: more tokens/s may only be a smaller model "
+      "(--sort "
+      "mfu)",
+      format_count(std::llround(models_.least)), format_count(std::llround(models_.most)));
+}
+
+double Overview::rate_of(const Cells& row) const {
+  const auto tokens = number_of(row[tokens_]);
+  return tokens ? *tokens : number_of(row[throughput_]).value_or(0);
+}
+
+std::string Overview::rate_unit() const { return lengths_.differ() ? "tokens/s" : "samples/s"; }
+
+double Overview::shown(double rate) const {
+  return lengths_.differ() || lengths_.most == 0 ? rate : rate / lengths_.most;
+}
+
+std::string Overview::rate_text(double rate) const {
+  return fmt::format("{} {}", rate_number(shown(rate)), rate_unit());
+}
+
 std::string Overview::gpus() const {
   if (!gpu_counts_.differ()) return "";
   return fmt::format(
-      "rows are of {:.0f} to {:.0f} GPUs: more samples/s may only be more GPUs (--sort mfu, or "
-      "tokens_per_s_per_device)",
-      gpu_counts_.least, gpu_counts_.most);
+      "rows are of {:.0f} to {:.0f} GPUs: more {} may only be more GPUs (--sort mfu, or "
+      "tokens_per_s_per_gpu)",
+      gpu_counts_.least, gpu_counts_.most, rate_unit());
 }
 
 std::string Overview::fixed_width() const {
@@ -218,7 +254,7 @@ void Overview::add_reason(const Cells& row) {
 }
 
 void Overview::add_unfit(const Cells& row) {
-  const double rate = number_of(row[throughput_]).value_or(0);
+  const double rate = rate_of(row);
   if (rate <= 0) return;
   const auto slower = [&](const Unfit& other) { return other.rate < rate; };
   unfit_.insert(std::ranges::find_if(unfit_, slower),
@@ -234,12 +270,11 @@ std::vector<std::uint64_t> Overview::faster_unfit() const {
 }
 
 bool Overview::would_fit(std::uint64_t point, const std::string& split, const Row& as_split) {
-  const double rate = number_of(columns_.cells(as_split)[throughput_]).value_or(0);
+  const double rate = rate_of(columns_.cells(as_split));
   if (rate <= best_ * (1 + kRounding)) return false;
   const auto row = std::ranges::find(unfit_, point, &Unfit::point);
-  other_split_ =
-      fmt::format("{} does not fit; with split: {} it does, and is faster: {:.4g} samples/s",
-                  row->settings, split, rate);
+  other_split_ = fmt::format("{} does not fit; with split: {} it does, and is faster: {}",
+                             row->settings, split, rate_text(rate));
   return true;
 }
 
@@ -259,14 +294,14 @@ void Overview::add_to_empty(const Cells& row, std::size_t status) {
 }
 
 void Overview::add_to_axes(const Cells& row) {
-  const auto value = number_of(row[throughput_]);
-  if (!value) return;
+  if (row[throughput_].empty()) return;
+  const double value = rate_of(row);
   const auto digits = space_.digits(std::strtoull(row[0].c_str(), nullptr, 10));
-  for (const std::size_t level : levels_) raise(along_[level][digits[level]], *value);
-  if (!map_.empty()) raise(map_[digits[mapped_[0]]][digits[mapped_[1]]], *value);
-  if (*value <= best_) return;
-  best_ = *value;
-  best_point_ = {fmt::format("{:.4g} samples/s", *value), settings(row)};
+  for (const std::size_t level : levels_) raise(along_[level][digits[level]], value);
+  if (!map_.empty()) raise(map_[digits[mapped_[0]]][digits[mapped_[1]]], value);
+  if (value <= best_) return;
+  best_ = value;
+  best_settings_ = settings(row);
 }
 
 /// Numbers before texts; what is equal in the order of the points.
@@ -281,10 +316,9 @@ bool Overview::before(const Best& a, const Best& b) const {
 
 void Overview::add_to_top(const Cells& row) {
   if (row[sort_].empty() || options_.top == 0) return;
-  Best candidate{number_of(row[sort_]).value_or(std::nan("")),
-                 row[sort_],
-                 std::strtoull(row[0].c_str(), nullptr, 10),
-                 {}};
+  const double value =
+      options_.sort.empty() ? rate_of(row) : number_of(row[sort_]).value_or(std::nan(""));
+  Best candidate{value, row[sort_], std::strtoull(row[0].c_str(), nullptr, 10), {}};
   const auto better = [this](const Best& a, const Best& b) { return before(a, b); };
   if (top_.size() == options_.top && !before(candidate, top_.back())) return;
   candidate.row = row;
@@ -293,7 +327,12 @@ void Overview::add_to_top(const Cells& row) {
 }
 
 std::string Overview::best() const {
-  return best_point_ ? fmt::format("{} ({})", best_point_->rate, best_point_->settings) : "";
+  const auto point = best_point();
+  return point ? fmt::format("{} ({})", point->rate, point->settings) : "";
+}
+
+std::optional<Overview::BestPoint> Overview::best_point() const {
+  return best_ > 0 ? std::optional(BestPoint{rate_text(best_), best_settings_}) : std::nullopt;
 }
 
 std::string Overview::most_frequent(std::size_t status) const {
@@ -365,6 +404,8 @@ std::string Overview::top_table(const Canvas& canvas) const {
   };
   leave_out(batch_, batches_);
   leave_out(gpus_, gpu_counts_);
+  leave_out(tokens_per_gpu_, gpu_counts_);
+  if (lengths_.most == 0) leave_out(tokens_, lengths_);
   std::size_t count = shown.size();
   for (; count > 0; --count) {
     std::vector<std::string> headers;
@@ -408,9 +449,11 @@ std::string Overview::heat_map(const Canvas& canvas) const {
               labels(mapped_[1]),
               map_,
               map_empty_};
+  for (std::vector<double>& row : map.values)
+    std::ranges::transform(row, row.begin(), [this](double rate) { return shown(rate); });
   const std::string field = draw(map, canvas);
   if (field.empty()) return "";
-  return fmt::format("\nsamples/s by {} (down) and {} (across){}\n{}",
+  return fmt::format("\n{} by {} (down) and {} (across){}\n{}", rate_unit(),
                      shortened(map.rows, kWidestName), shortened(map.columns, kWidestName),
                      levels_.size() > 2 ? ", the best over all else" : "", field);
 }
@@ -430,7 +473,7 @@ std::string Overview::lines(const Canvas& canvas) const {
 }
 
 std::string Overview::lines(const Canvas& canvas, std::size_t bars, std::size_t label) const {
-  TextTable table({"axis", "best samples/s along it", "from", "to", "best at"},
+  TextTable table({"axis", fmt::format("best {} along it", rate_unit()), "from", "to", "best at"},
                   {TextTable::Align::left, TextTable::Align::left});
   for (const std::size_t level : levels_) {
     const auto names = labels(level);

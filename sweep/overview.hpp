@@ -14,7 +14,7 @@ namespace penstock {
 
 struct TableOptions {
   std::size_t top = 10;
-  std::string sort = "throughput_samples_per_s";
+  std::string sort;  ///< none: tokens/s, which is samples/s where sequences are equally long
   bool descending = true;
   std::vector<std::string> columns;  ///< none: the axes, and what matters most
 };
@@ -45,6 +45,8 @@ class Overview {
   std::string batches() const;
   /// Likewise where given costs add up to different ones of a sample.
   std::string work() const;
+  /// Likewise where the models have different numbers of parameters.
+  std::string models() const;
   /// Likewise where they use different numbers of GPUs.
   std::string gpus() const;
   /// Where points were refused as they need more GPUs than there are, since degrees vary and the
@@ -56,13 +58,16 @@ class Overview {
   /// where that is faster than all others. False: it is not.
   bool would_fit(std::uint64_t point, const std::string& split, const Row& row);
   const std::string& other_split() const { return other_split_; }
-  const std::optional<BestPoint>& best_point() const { return best_point_; }
+  std::optional<BestPoint> best_point() const;
   /// Of one status, by its place in kStatusNames.
   std::uint64_t count(std::size_t status) const { return counts_[status]; }
   std::uint64_t points() const;
   /// "200 infeasible (most often: ...)": those that there are, but for the feasible.
   std::vector<std::string> others() const;
   std::uint64_t failed() const { return counts_[4]; }
+
+  /// "tokens/s" where sequences differ in length, else "samples/s".
+  std::string rate_unit() const;
 
   /// The best rows, a heat map of the two axes with the most values, a line for each axis.
   std::string table(const Canvas& canvas) const;
@@ -88,6 +93,11 @@ class Overview {
     }
     bool differ() const { return least < most; }
   };
+  /// Tokens per second, or samples where the model has no tokens: what rows are compared by.
+  double rate_of(const Cells& row) const;
+  /// Such a rate as it is shown: in samples/s unless sequences differ in length.
+  double shown(double rate) const;
+  std::string rate_text(double rate) const;
   bool before(const Best& a, const Best& b) const;
   void add_to_top(const Cells& row);
   void add_to_axes(const Cells& row);
@@ -110,8 +120,10 @@ class Overview {
   const Columns& columns_;
   TableOptions options_;
   std::vector<std::size_t> shown_;  ///< columns of the table
-  std::size_t sort_, status_, why_, throughput_, batch_, gpus_, optimistic_, iteration_;
-  Range batches_, gpu_counts_, given_s_;     // of a sample, where costs are given
+  std::size_t sort_, status_, why_, throughput_, tokens_, tokens_per_gpu_, seq_length_, parameters_,
+      batch_, gpus_, optimistic_, iteration_;
+  Range batches_, gpu_counts_, lengths_, models_;
+  Range given_s_;                            // of a sample, where costs are given
   std::uint64_t short_of_devices_ = 0;       ///< points refused for that
   bool resumed_ = false;                     ///< of some points that is not known
   std::int64_t devices_ = 0;                 ///< that there are for them
@@ -131,7 +143,7 @@ class Overview {
   };
   std::vector<Unfit> unfit_;  ///< the fastest that do not fit
   std::string other_split_;
-  std::optional<BestPoint> best_point_;
+  std::string best_settings_;
 };
 
 }  // namespace penstock

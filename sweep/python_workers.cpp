@@ -49,25 +49,24 @@ std::string folder_of_package() {
   return "";
 }
 
-/// PYTHONPATH with the package in front.
-std::string python_path() {
-  const std::string folder = folder_of_package();
-  const char* before = std::getenv("PYTHONPATH");
-  return folder + (before != nullptr && !folder.empty() ? ":" : "") +
-         (before != nullptr ? before : "");
-}
-
 std::string python() {
   if (const char* named = std::getenv("PENSTOCK_PYTHON")) return named;
   std::error_code ignored;
   return fs::exists("/usr/bin/python3", ignored) ? "/usr/bin/python3" : "python3";
 }
 
-/// What Python is started with to run main() of a module of the package: its name and arguments
-/// follow.
+/// What Python is started with to run main() of a module of the package: where the package lies,
+/// the module's name and its arguments follow. Isolated (-I), so that nothing in the current folder
+/// is imported, be it called penstock or json; that leaves out more, which is put in again:
+/// absolute folders of PYTHONPATH and what the user has installed.
 constexpr const char* kMain = R"(
-import importlib, sys
-sys.argv.pop(0)
+import os, site, sys
+theirs = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+sys.path[:0] = filter(os.path.isabs, [sys.argv[1], *theirs])
+if sys.prefix == sys.base_prefix and not os.environ.get("PYTHONNOUSERSITE"):
+    site.addsitedir(site.getusersitepackages())
+del sys.argv[:2]
+import importlib
 try:
     module = importlib.import_module(sys.argv[0])
 except ImportError as error:
@@ -77,10 +76,9 @@ module.main()
 
 /// Returns when it cannot be started.
 void exec_python(const std::vector<std::string>& words) {
-  const std::string program = python(), path = python_path();
-  if (!path.empty()) ::setenv("PYTHONPATH", path.c_str(), 1);
+  const std::string program = python(), package = folder_of_package();
   std::vector<char*> arguments;
-  for (const char* word : {program.c_str(), "-c", kMain})
+  for (const char* word : {program.c_str(), "-I", "-c", kMain, package.c_str()})
     arguments.push_back(const_cast<char*>(word));
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

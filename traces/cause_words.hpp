@@ -1,13 +1,13 @@
-// What the causes of idle time are called in a sentence. "Imbalance" in a file is one word for all
-// waiting for an op of another device, which a schedule makes devices of equal work do, too: half
-// of (p-1)/(m+p-1) is such waiting. So tables do not call it that.
+// What the causes of idle time are called in a sentence: the words of JSON (kCauseNames) without
+// their underscores, so that one cause has one name. "Imbalance" is all waiting for an op of another
+// device: a schedule makes devices of equal work wait so, too (half of (p-1)/(m+p-1)).
 #pragma once
 
 #include "traces/metrics.hpp"
 
 namespace penstock {
 
-inline constexpr std::string_view kCauseWords[kCauses] = {
-    "warmup", "peer not done", "transfer wait", "drain", "gradient reduction"};
+inline constexpr std::string_view kCauseWords[kCauses] = {"warmup", "imbalance", "transfer wait",
+                                                          "drain", "gradient reduction"};
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 #include "traces/trace_check.hpp"
 
+#include "base/json_depth.hpp"
 #include "base/json_fields.hpp"
 #include "traces/byte_sink.hpp"
 
@@ -207,6 +208,7 @@ TraceReport check_trace(const std::string& path) {
     return !is_event;
   };
   try {
+    require_shallow_json(content);
     const json rest = json::parse(content, callback);
     if (!rest.is_object() || !rest.contains("traceEvents") || !rest["traceEvents"].is_array()) {
       checker.complain_about("the file", "has no array \"traceEvents\"");
@@ -215,6 +217,8 @@ TraceReport check_trace(const std::string& path) {
     }
   } catch (const json::parse_error& error) {
     throw not_json(content, error.byte, path);
+  } catch (const JsonError& error) {
+    throw not_json(content, error, path);
   } catch (const json::exception&) {  // of what can be read only 1e400 and its like
     throw InputError(path, "holds a number that is too large for a time");
   }

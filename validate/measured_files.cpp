@@ -157,8 +157,10 @@ std::vector<MeasuredReport> measured_reports(const std::vector<MeasuredFile>& fi
           [&] { reports.push_back(parse_predicted_rows(read_file(file.path), file.path)); });
     if (file.format == MeasuredFormat::runs)
       left_out.unless_refused([&] {
-        reports.push_back(
-            rows_report(parse_run_table(read_file(file.path), file.path), file.path, options));
+        const std::string text = read_file(file.path);
+        reports.push_back(rows_report(parse_run_table(text, file.path), file.path, options));
+        if (const std::string unknown = unknown_columns(text, file.path); !unknown.empty())
+          say("note: {} has columns that are not known and not used: {}\n", file.path, unknown);
       });
   }
   const auto add_sailor = [&] { add(sailor_reports(sailor, path, options)); };

@@ -15,6 +15,7 @@
 namespace penstock {
 namespace {
 
+constexpr double kMost_s = 1e9, kMostWhole = 9e15;  // of seconds; of bytes and counts
 constexpr const char* kPredictedColumns[] = {"name", "measured_s", "predicted_s"};
 
 bool is_predicted_table(const std::vector<std::string>& columns) {
@@ -38,18 +39,20 @@ class PredictedCells {
   std::optional<double> number(const char* column) {
     const std::string cell = text(column);
     if (cell.empty()) return std::nullopt;
-    if (const auto value = parse_number<double>(cell); value && *value >= 0) return value;
-    wrong_.push_back({{origin_, row_.line, 0},
-                      fmt::format("'{}': must be a number >= 0, got '{}'", column, cell),
-                      "",
-                      1});
+    const double most = std::string_view(column).ends_with("_s") ? kMost_s : kMostWhole;
+    const auto value = parse_number<double>(cell);
+    if (value && *value >= 0 && *value <= most) return value;
+    wrong_.push_back(
+        {{origin_, row_.line, 0},
+         fmt::format("'{}': must be a number from 0 to {:g}, got '{}'", column, most, cell),
+         "",
+         1});
     return std::nullopt;
   }
 
   std::optional<std::int64_t> whole(const char* column) {
     const auto value = number(column);
-    if (!value || *value > 9e15) return std::nullopt;
-    return std::llround(*value);
+    return value ? std::optional<std::int64_t>(std::llround(*value)) : std::nullopt;
   }
 
  private:

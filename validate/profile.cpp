@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "models/line_fit.hpp"
+#include "models/shape_keys.hpp"
 
 #include <fmt/format.h>
 
@@ -390,20 +391,13 @@ std::string row_yaml(const Profile::Row& row) {
 }
 
 std::string shape_yaml(const TransformerSpec& m) {
-  static constexpr const char* kFamilies[] = {"gpt", "bert", "llama"};
-  const std::string precision =
-      m.compute_type.ends_with("16") ? "mixed-" + m.compute_type : m.compute_type;
+  std::string text = fmt::format("  name: {}\n", quoted(m.name));
+  for (const auto& [key, value] : shape_keys(m)) text += fmt::format("  {}: {}\n", key, value);
   const ParameterBytes& b = m.bytes;
-  return fmt::format(
-      "  name: {}\n  family: {}\n  num_layers: {}\n  hidden_size: {}\n  num_attention_heads: {}\n"
-      "  num_query_groups: {}\n  ffn_hidden_size: {}\n  vocab_size: {}\n  seq_length: {}\n"
-      "  tie_embeddings: {}\n  flash_attention: {}\n  precision: {}\n"
-      "  bytes_per_parameter: {{weights: {}, gradients: {}, optimizer: {}, version: {}, "
-      "reduced: {}}}\n",
-      quoted(m.name), kFamilies[static_cast<int>(m.family)], m.num_layers, m.hidden_size,
-      m.num_attention_heads, m.num_query_groups, m.ffn_hidden_size, m.vocab_size, m.seq_length,
-      m.tie_embeddings, m.flash_attention, precision, b.weights, b.gradients, b.optimizer,
-      b.version, b.reduced);
+  return text + fmt::format(
+                    "  bytes_per_parameter: {{weights: {}, gradients: {}, optimizer: {}, version: "
+                    "{}, reduced: {}}}\n",
+                    b.weights, b.gradients, b.optimizer, b.version, b.reduced);
 }
 
 std::string model_yaml(const Profile& profile) {

@@ -19,13 +19,52 @@ namespace {
 constexpr const char* kNeededColumns[] = {"layers", "hidden", "heads",      "vocab",       "seq",
                                           "dp",     "tp",     "microbatch", "microbatches"};
 
+constexpr const char* kOtherColumns[] = {"id",
+                                         "model",
+                                         "family",
+                                         "kv_heads",
+                                         "intermediate",
+                                         "tied",
+                                         "flash",
+                                         "precision",
+                                         "grad_bytes",
+                                         "bytes_json",
+                                         "gpu",
+                                         "cluster_json",
+                                         "nodes",
+                                         "cp",
+                                         "pp",
+                                         "zero",
+                                         "tp_mode",
+                                         "schedule",
+                                         "sequence_parallel",
+                                         "transfers",
+                                         "chunks",
+                                         "recompute",
+                                         "split",
+                                         "reduction",
+                                         "stack",
+                                         "source",
+                                         "iteration_s",
+                                         "samples_per_s",
+                                         "tflops_per_gpu",
+                                         "peak_gib",
+                                         "peak_of",
+                                         "finished",
+                                         "class",
+                                         "left_out",
+                                         "unsupported"};
+constexpr double kMostOfCell = 1e9;  // no time in seconds, rate or number of bytes in GiB is more
+constexpr double kLeastRate = 1e-9;  // nor does a rate that is none
+
 struct GpuCluster {
   std::string_view gpu, cluster, device;
 };
 constexpr GpuCluster kClusters[] = {
-    {"h100", "dgx-h100", "H100"},       {"a100", "dgx-a100", "A100-80"},
-    {"a100-80", "dgx-a100", "A100-80"}, {"a100-40", "dgx-a100-40", "A100-40"},
-    {"b200", "dgx-b200", "B200"},       {"gb200", "gb200-nvl72", "GB200"}};
+    {"h100", "dgx-h100", "H100"},          {"h200", "dgx-h200", "H200"},
+    {"a100", "dgx-a100", "A100-80"},       {"a100-80", "dgx-a100", "A100-80"},
+    {"a100-40", "dgx-a100-40", "A100-40"}, {"b200", "dgx-b200", "B200"},
+    {"gb200", "gb200-nvl72", "GB200"}};
 
 /// Which stack (models/stacks) made the runs of a source, and whether its tensor parallelism
 /// divides sequences, too, where no column says it.
@@ -66,7 +105,7 @@ class RowReader {
     if (!run.left_out.empty()) return run;
     run.pipeline_depth = static_cast<int>(number("pp").value_or(1));
     run.measured_s = measured_time();
-    if (!run.measured_s) run.measured_tflops = number("tflops_per_gpu");
+    if (!run.measured_s) run.measured_tflops = rate("tflops_per_gpu");
     constexpr double kGib = 1024.0 * 1024 * 1024;
     if (const auto gib = number("peak_gib")) run.measured_bytes = *gib * kGib;
     if (const auto finished = number("finished")) run.finished = *finished != 0;
@@ -98,8 +137,17 @@ class RowReader {
   std::optional<double> number(std::string_view column) {
     if (!has(column)) return std::nullopt;
     const auto value = parse_number<double>(cell(column));
-    if (!value || *value < 0)
-      refuse(column, fmt::format("must be a number >= 0, got '{}'", cell(column)));
+    if (value && *value >= 0 && *value <= kMostOfCell) return value;
+    refuse(column,
+           fmt::format("must be a number from 0 to {:g}, got '{}'", kMostOfCell, cell(column)));
+    return std::nullopt;
+  }
+  /// None where it is 0.
+  std::optional<double> rate(std::string_view column) {
+    const auto value = number(column);
+    if (!value || *value == 0) return std::nullopt;
+    if (*value < kLeastRate)
+      refuse(column, fmt::format("must be 0 or at least {:g}, got '{}'", kLeastRate, cell(column)));
     return value;
   }
   Json map_in(std::string_view column) {
@@ -113,10 +161,10 @@ class RowReader {
   /// Seconds of an iteration; of `samples_per_s` those of all its samples.
   std::optional<double> measured_time() {
     if (const auto time = number("iteration_s")) return time;
-    const auto rate = number("samples_per_s");
-    if (!rate || *rate == 0) return std::nullopt;
+    const auto per_s = rate("samples_per_s");
+    if (!per_s) return std::nullopt;
     return number("dp").value_or(1) * number("microbatch").value_or(1) *
-           number("microbatches").value_or(1) / *rate;
+           number("microbatches").value_or(1) / *per_s;
   }
 
   void write(std::string_view key, const std::string& value) {
@@ -178,7 +226,8 @@ class RowReader {
 
   void write_stack() {
     if (has("stack")) return write("stack", cell("stack"));
-    if (const SourceStack* known = source_stack()) write("stack", std::string(known->stack));
+    const SourceStack* known = source_stack();
+    write("stack", known == nullptr ? "none" : std::string(known->stack));
   }
 
   const SourceStack* source_stack() const {
@@ -215,8 +264,17 @@ class RowReader {
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
     if (number("dp").value_or(1) > 1)
-      text_ += fmt::format("  reduction: {{algorithm: {}}}\n",
-                           has("reduction") ? yaml_scalar(cell("reduction")) : "formula");
+      text_ += fmt::format("  reduction: {{algorithm: {}{}}}\n",
+                           has("reduction") ? yaml_scalar(cell("reduction")) : "formula",
+                           overlap());
+  }
+
+  /// Megatron-LM overlaps only where it was told to; what others do their stacks say.
+  std::string overlap() {
+    const SourceStack* known = source_stack();
+    const bool megatron = known != nullptr && known->stack == "megatron";
+    if (!has("overlap_grad_reduce") && (has("stack") || !megatron)) return "";
+    return fmt::format(", overlap: {}", yes("overlap_grad_reduce") ? "backward" : "none");
   }
 
   /// 3/2/0 as [3, 2, 0].
@@ -349,6 +407,26 @@ bool is_run_table(const std::vector<std::string>& columns) {
   const auto found =
       std::ranges::count_if(kNeededColumns, [&](const char* name) { return holds(columns, name); });
   return is_vtrain(columns) || found + kMisspelt >= std::ssize(kNeededColumns);
+}
+
+std::string unknown_columns(const std::string& text, const std::string& origin) {
+  if (is_simumax(text)) return "";
+  std::vector<std::string> known(std::begin(kNeededColumns), std::end(kNeededColumns));
+  known.insert(known.end(), std::begin(kOtherColumns), std::end(kOtherColumns));
+  const auto columns = parse_csv(text, origin).columns;
+  std::vector<std::string> unknown;
+  for (const std::string& column : columns) {
+    const bool theirs =
+        is_vtrain(columns) && std::ranges::find(kVtrainColumns, column, &VtrainColumn::theirs) !=
+                                  std::end(kVtrainColumns);
+    if (column.empty() || theirs || holds(known, column)) continue;
+    const std::string guess = nearest(column, known);
+    unknown.push_back(fmt::format("'{}'", column) +
+                      (guess.empty() || holds(columns, guess)
+                           ? ""
+                           : fmt::format(" (did you mean '{}'?)", guess)));
+  }
+  return fmt::format("{}", fmt::join(unknown, ", "));
 }
 
 std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin) {

@@ -3,11 +3,11 @@
 // measured*: `scenario_text` writes it as a person would, and what `simulate` says of that text is
 // the prediction.
 //
-// Columns (others are ignored; those in brackets may be missing or empty): id, model, [family],
-// layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,
+// Columns (others are named and ignored; those in brackets may be missing or empty): id, model,
+// [family], layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,
 // grad_bytes or bytes_json], gpu or cluster_json, [nodes], dp, tp, [cp], pp, microbatch,
 // microbatches, [zero], [sequence_parallel or tp_mode], [schedule, transfers, chunks, recompute,
-// split, reduction, stack, source], [iteration_s, samples_per_s or tflops_per_gpu, peak_gib,
+// split, reduction, overlap_grad_reduce, stack, source], [iteration_s, samples_per_s or tflops_per_gpu, peak_gib,
 // peak_of, finished, class], [left_out: why a row is none, by whoever made the table; unsupported:
 // why it cannot be predicted, which leaves it out, too, but as an error].
 //
@@ -50,6 +50,10 @@ struct RunRow {
 
 /// Does a header name the columns of such a table, all or all but two?
 bool is_run_table(const std::vector<std::string>& columns);
+
+/// The columns that nothing is made of, in quotes, with what they may mean; "" where there are
+/// none.
+std::string unknown_columns(const std::string& text, const std::string& origin);
 
 /// Throws InputError with everything that is wrong.
 std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin);

@@ -1,7 +1,7 @@
 #include "validate/simumax.hpp"
 
 #include "base/error.hpp"
-#include "base/json.hpp"
+#include "base/json_fields.hpp"
 
 #include <fmt/format.h>
 
@@ -75,7 +75,7 @@ bool is_simumax(std::string_view text) {
 CsvTable simumax_as_runs(const std::string& text, const std::string& origin) {
   CsvTable table;
   try {
-    const Json result = Json::parse(text);
+    const Json result = parse_json(text, origin);
     for (const Json& row : result["rows"]) {
       CsvTable::Row cells{static_cast<int>(table.rows.size()) + 1, {}};
       for (const auto& [column, value] : cells_of(row)) {

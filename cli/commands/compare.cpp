@@ -1,5 +1,6 @@
 // penstock compare: scenarios (simulated now) and results (JSON files) side by side.
 #include "base/exit_codes.hpp"
+#include "base/json_fields.hpp"
 #include "base/progress.hpp"
 #include "base/say.hpp"
 #include "base/table.hpp"
@@ -34,12 +35,9 @@ bool is_result_file(const std::string& path) {
 
 Json load_result(const std::string& path) {
   require_file(path);
-  const std::string text = read_file(path);
-  const auto json = Json::parse_if(text);
-  if (!json) throw InputError(path, "is not JSON");
-  if (!is_result(*json))
-    throw InputError(path, "is not a result of `penstock simulate --format json`");
-  return *json;
+  Json json = parse_json(read_file(path), path);
+  if (const std::string why = why_no_result(json); !why.empty()) throw InputError(path, why);
+  return json;
 }
 
 /// Four digits, so that rows of the same size align: 43.40 above 26.23.
@@ -77,74 +75,98 @@ std::string reasons_text(const std::vector<Json>& results, const ComparisonLabel
 
 double chunks_of(const Json& result) { return std::max(1.0, number_or_0(result, "chunks")); }
 
+/// What makes a comparison's columns.
+struct CompareColumns {
+  ByteUnit unit;
+  bool versions, chunked, gpus, tokens;
+  ComparedRate rate;
+};
+
+/// "12,345", or four digits of what is less than a thousand.
+std::string tokens_text(double tokens) {
+  if (!(tokens > 0)) return "-";
+  return tokens < 1000 ? rate_text(tokens) : format_count(std::llround(tokens));
+}
+
+Words header_of(const CompareColumns& columns) {
+  Words header{"schedule", "batch"};
+  if (columns.gpus) header.emplace_back("GPUs");
+  for (const char* name : {"fits", "update", "samples/s"}) header.emplace_back(name);
+  if (columns.tokens) header.emplace_back("tokens/s");
+  if (columns.tokens && columns.gpus) header.emplace_back("tokens/s/GPU");
+  for (const char* name : {"ratio", "bubble"}) header.emplace_back(name);
+  header.push_back(fmt::format("peak {}", columns.unit.name));
+  header.emplace_back("stash");
+  if (columns.versions) header.insert(header.end(), {"versions", "staleness"});
+  return header;
+}
+
 /// Columns of every comparison; those of weight versions where there are several.
-Words cells_of(const Json& r, double first_rate, const ByteUnit& unit, bool versions, bool chunked,
-               bool gpus) {
-  const double rate = number_or_0(r, "throughput_samples_per_s");
+Words cells_of(const Json& r, double ratio, const CompareColumns& columns) {
   const bool steady = r.value("iteration_time_s", Json()).is_number();
-  Words cells{r.value("schedule", ""),
-              fmt::format("{:.0f}", number_or_0(r, "samples_per_update")),
-              !result_fits(r)                                              ? "NO"
-              : most_of_devices(r, "capacity_bytes") > 0 && !is_unknown(r) ? "yes"
-                                                                           : "unknown",
-              steady ? format_time(number_or_0(r, "iteration_time_s")) : "-",
-              rate_text(rate),
-              first_rate > 0 && steady ? ratio_text(rate / first_rate) : "-",
-              format_percent(number_or_0(r, "bubble_fraction")),
-              most_of_devices(r, "peak_memory_bytes") > 0
-                  ? unit.text(static_cast<std::int64_t>(most_of_devices(r, "peak_memory_bytes")))
-                  : "-",
-              stash_text(most_of_devices(r, "stash_peak"), chunks_of(r), chunked)};
-  if (gpus) cells.insert(cells.begin() + 2, fmt::format("{}", gpus_in(r)));
-  if (!versions) return cells;
+  const double peak = most_of_devices(r, "peak_memory_bytes");
+  Words cells{r.value("schedule", ""), fmt::format("{:.0f}", number_or_0(r, "samples_per_update"))};
+  if (columns.gpus) cells.push_back(fmt::format("{}", gpus_in(r)));
+  cells.emplace_back(!result_fits(r)                                              ? "NO"
+                     : most_of_devices(r, "capacity_bytes") > 0 && !is_unknown(r) ? "yes"
+                                                                                  : "unknown");
+  cells.push_back(steady ? format_time(number_or_0(r, "iteration_time_s")) : "-");
+  cells.push_back(rate_text(number_or_0(r, "throughput_samples_per_s")));
+  if (columns.tokens) cells.push_back(tokens_text(tokens_per_s(r)));
+  if (columns.tokens && columns.gpus)
+    cells.push_back(tokens_text(tokens_per_s(r) / static_cast<double>(gpus_in(r))));
+  cells.push_back(ratio > 0 && steady ? ratio_text(ratio) : "-");
+  cells.push_back(format_percent(number_or_0(r, "bubble_fraction")));
+  cells.push_back(peak > 0 ? columns.unit.text(static_cast<std::int64_t>(peak)) : "-");
+  cells.push_back(stash_text(most_of_devices(r, "stash_peak"), chunks_of(r), columns.chunked));
+  if (!columns.versions) return cells;
   cells.push_back(fmt::format("{:.0f}", most_of_devices(r, "weight_versions_peak")));
   cells.push_back(fmt::format("{:.0f}", most_of_devices(r, "staleness_max")));
   return cells;
 }
 
-std::string comparison_table(const std::vector<Json>& results, std::size_t width = 0) {
-  const bool versions = std::ranges::any_of(results, [](const Json& r) {
-    return most_of_devices(r, "weight_versions_peak") > 1 ||
-           most_of_devices(r, "staleness_max") > 0;
-  });
-  const bool chunked = std::ranges::any_of(results, [](const Json& r) { return chunks_of(r) > 1; });
+CompareColumns columns_of(const std::vector<Json>& results) {
+  const auto any = [&](auto&& has) { return std::ranges::any_of(results, has); };
   double largest = 0;
   for (const Json& r : results)
     largest = std::max(largest, most_of_devices(r, "peak_memory_bytes"));
-  const ByteUnit unit = byte_unit(static_cast<std::int64_t>(largest));
+  return {byte_unit(static_cast<std::int64_t>(largest)),
+          any([](const Json& r) {
+            return most_of_devices(r, "weight_versions_peak") > 1 ||
+                   most_of_devices(r, "staleness_max") > 0;
+          }),
+          any([](const Json& r) { return chunks_of(r) > 1; }),
+          gpus_differ(results),
+          any([](const Json& r) { return tokens_per_s(r) > 0; }),
+          compared_rate(results)};
+}
+
+std::string comparison_table(const std::vector<Json>& results, std::size_t width = 0) {
+  const CompareColumns columns = columns_of(results);
   const ComparisonLabels labels = labels_of(results);
-  Words header{labels.heading.empty() ? "scenario" : "change",
-               "schedule",
-               "batch",
-               "fits",
-               "update",
-               "samples/s",
-               "ratio",
-               "bubble",
-               fmt::format("peak {}", unit.name),
-               "stash"};
-  const bool gpus = gpus_differ(results);
-  if (gpus) header.insert(header.begin() + 3, "GPUs");
-  if (versions) header.insert(header.end(), {"versions", "staleness"});
+  Words header = header_of(columns);
+  header.insert(header.begin(), labels.heading.empty() ? "scenario" : "change");
   TextTable table(header, {TextTable::Align::left, TextTable::Align::left});
-  const double first = number_or_0(results[0], "throughput_samples_per_s");
+  const std::vector<double>& rates = columns.rate.per_s;
   for (std::size_t i = 0; i < results.size(); ++i) {
-    Words row = cells_of(results[i], first, unit, versions, chunked, gpus);
+    Words row = cells_of(results[i], rates[0] > 0 ? rates[i] / rates[0] : 0, columns);
     row.insert(row.begin(), labels.rows[i]);
     table.add_row(std::move(row));
   }
   const std::string gone =
-      table.fit(width, {"stash", "batch", "bubble", "schedule", "staleness", "versions"});
+      table.fit(width, {"stash", "batch", "bubble",
+                        columns.rate.unit == "tokens/s" ? "samples/s" : "tokens/s", "schedule",
+                        "staleness", "versions"});
   const std::string text =
       (labels.heading.empty() ? "" : labels.heading + "\n") + table.render() + gone +
       table.legend({{"batch", "samples of an update"},
                     {"update", "its time"},
-                    {"ratio", "samples/s against the first row"}},
+                    {"ratio", columns.rate.unit + " against the first row"}},
                    width) +
-      table.legend(
-          {{"stash", chunked ? "microbatches whose activations the fullest device holds, a "
-                               "chunk's counting as its part"
-                             : "microbatches whose activations the fullest device holds"}}) +
+      table.legend({{"stash", columns.chunked
+                                  ? "microbatches whose activations the fullest device holds, a "
+                                    "chunk's counting as its part"
+                                  : "microbatches whose activations the fullest device holds"}}) +
       table.legend({{"versions", "of the weights"},
                     {"staleness", "updates that the weights of a gradient are behind"}},
                    width);
@@ -204,12 +226,14 @@ std::vector<KeyFigure> answers(const std::vector<Json>& results, const Words& na
   if (!best.fastest) {
     figures.push_back({"Which is fastest?", "none fits", "", Verdict::bad});
   } else {
-    const double rate = number_or_0(results[*best.fastest], "throughput_samples_per_s");
+    const ComparedRate rate = compared_rate(results);
     const double peak = most_of_devices(results[*best.smallest], "peak_memory_bytes");
     const std::string against =
         best.faster_than_first ? ", " + ratio_text(*best.faster_than_first) + " of the first" : "";
-    figures.push_back({"Which is fastest?", names[*best.fastest],
-                       fmt::format("{} samples/s{}", rate_text(rate), against), Verdict::good});
+    figures.push_back(
+        {"Which is fastest?", names[*best.fastest],
+         fmt::format("{} {}{}", rate_text(rate.per_s[*best.fastest]), rate.unit, against),
+         Verdict::good});
     if (peak > 0)
       figures.push_back({"Which needs least memory?", names[*best.smallest],
                          format_bytes(peak) + " on its fullest device"});
@@ -228,9 +252,10 @@ std::vector<KeyFigure> answers(const std::vector<Json>& results, const Words& na
 
 /// What is fast, and what is small.
 std::string pareto_section(const std::vector<Json>& results, const Words& names) {
+  const ComparedRate rate = compared_rate(results);
   SweepSection section{{"Speed against memory"},
                        {{{"row"}, SweepRole::axis},
-                        {{"throughput", "samples/s"}, SweepRole::measure, Better::higher},
+                        {{"throughput", rate.unit}, SweepRole::measure, Better::higher},
                         {{"peak memory", "bytes"}, SweepRole::measure, Better::lower}},
                        {},
                        "throughput",
@@ -240,8 +265,7 @@ std::string pareto_section(const std::vector<Json>& results, const Words& names)
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Json why = results[i].value("infeasible_because", Json::array());
     section.points.add_point(
-        {{names[i], number_or_0(results[i], "throughput_samples_per_s"),
-          most_of_devices(results[i], "peak_memory_bytes")},
+        {{names[i], rate.per_s[i], most_of_devices(results[i], "peak_memory_bytes")},
          !result_fits(results[i]) ? PointStatus::infeasible
          : is_unknown(results[i]) ? PointStatus::unknown
                                   : PointStatus::ok,
@@ -258,6 +282,7 @@ Report comparison_report(const Compared& all, const Arguments& arguments, Source
   ComparisonSection bars{
       {"Side by side", "An update is of as many samples as each scenario says."}, {}, {}};
   TableSection why{{"What does not fit"}, {{"scenario"}, {"because"}}, {}};
+  const ComparedRate rate = compared_rate(results);
   std::vector<double> peak_bytes;
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Json& r = results[i];
@@ -267,15 +292,15 @@ Report comparison_report(const Compared& all, const Arguments& arguments, Source
     const Json reasons = r.value("infeasible_because", Json::array());
     if (reasons.empty()) continue;
     const std::string others =
-        reasons.size() > 1 ? fmt::format("; {} more devices hold too much", reasons.size() - 1)
-                           : "";
+        reasons.size() > 1
+            ? fmt::format("; {} more hold too much", counted(reasons.size() - 1, "stage"))
+            : "";
     why.rows.push_back({labels.rows[i], reasons[0].get<std::string>() + others});
   }
-  bars.panels = {
-      {"time of an update", "s", {{"", numbers_of(results, "iteration_time_s")}}},
-      {"throughput", "samples/s", {{"", numbers_of(results, "throughput_samples_per_s")}}},
-      {"bubble", "fraction", {{"", numbers_of(results, "bubble_fraction")}}},
-      {"peak memory of the fullest device", "bytes", {{"", peak_bytes}}}};
+  bars.panels = {{"time of an update", "s", {{"", numbers_of(results, "iteration_time_s")}}},
+                 {"throughput", rate.unit, {{"", rate.per_s}}},
+                 {"bubble", "fraction", {{"", numbers_of(results, "bubble_fraction")}}},
+                 {"peak memory of the fullest device", "bytes", {{"", peak_bytes}}}};
   Report report{.title = labels.heading.empty() ? "Comparison" : "Comparison: " + labels.heading,
                 .summary = "",
                 .figures = answers(results, labels.rows),

@@ -62,6 +62,8 @@ int run_export(const Arguments& arguments) {
     put_output(arguments, layout_text(scenario));
   } else if (form == "megatron-args") {
     put_output(arguments, megatron_arguments(scenario));
+    if (const auto left_out = left_out_of_megatron(scenario); !left_out.empty())
+      say("note: no flag says these, so they are left out: {}\n", fmt::join(left_out, "; "));
   } else if (form == "torch-csv") {
     put_output(arguments, torch_csv(scenario));
   } else if (form == "program") {

@@ -22,6 +22,7 @@ model: gpt-2.2b              # `penstock list models`; a file such as my-model.y
                              # or as costs: {forward: 1 ms, backward: 2 ms, output: 16 MiB}
 cluster: p3.16xlarge         # `penstock list clusters`; or {base: p3.16xlarge, nodes: 2, inter: 100 Gbps}
                              # or abstract: {devices: 8, link: {latency: 5 us, bandwidth: 25 GB/s}}
+stack: megatron              # the software that trains: `penstock list stacks`; none: the device's curve alone
 schedule: 1f1b               # `penstock schedule list`
 transfers: overlapped        # free | overlapped | coupled | blocking
 batches: 4                   # weight updates to simulate; steady state is measured after the first

@@ -45,6 +45,9 @@ Rows models() {
   return rows;
 }
 
+/// Null where nobody says it.
+Json known(double efficiency) { return efficiency > 0 ? Json(efficiency) : Json(nullptr); }
+
 Rows devices() {
   Rows rows;
   for (const std::string& name : shipped_names("models/devices")) {
@@ -57,7 +60,9 @@ Rows devices() {
                     {"usable_bytes", d.capacity_bytes()},
                     {"memory_bytes_per_s", d.memory_bytes_per_s},
                     {"peak_16bit_flops_per_s", peak.value(best, 0.0)},
-                    {"efficiency_at_4096", d.efficiency_at(4096)}});
+                    {"efficiency_at_4096", d.efficiency_at(4096)},
+                    {"curve", d.efficiency_assumed ? "assumed" : "measured"},
+                    {"efficiency_of_matrices", known(d.matrix_efficiency)}});
   }
   return rows;
 }
@@ -67,7 +72,7 @@ Rows stacks() {
   for (const std::string& name : shipped_names("models/stacks")) {
     const StackSpec s = load_stack(name);
     rows.push_back({{"name", name},
-                    {"efficiency_of_matrices", s.matrix_efficiency},
+                    {"efficiency_of_matrices", known(s.matrix_efficiency)},
                     {"forward_host_s", s.forward_host_s},
                     {"backward_host_s", s.backward_host_s},
                     {"efficiency_of_links", s.link_efficiency},
@@ -111,6 +116,7 @@ std::string shown(const std::string& key, const Json& value) {
                                             : value.get<double>());
   if (key.ends_with("_bytes")) return format_bytes(value.get<double>());
   if (key.ends_with("_s")) return format_time(value.get<double>());
+  if (key.starts_with("efficiency") && value.is_null()) return "-";
   if (key.starts_with("efficiency")) return format_percent(value.get<double>());
   if (key == "parameters") return fmt::format("{:.3g} B", value.get<double>() / 1e9);
   return value.dump();

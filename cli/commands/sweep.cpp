@@ -157,8 +157,8 @@ void say_end(const Arguments& arguments, const Overview& overview, const SweepRu
              const SweepWatch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
-  for (const std::string& differ :
-       {overview.batches(), overview.work(), overview.gpus(), overview.fixed_width()})
+  for (const std::string& differ : {overview.models(), overview.batches(), overview.work(),
+                                    overview.gpus(), overview.fixed_width()})
     if (!differ.empty()) say("{}\n", differ);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
@@ -247,7 +247,7 @@ int run_sweep(const Arguments& given) {
   const bool complete = visit_all(*evaluator, run, arguments, *documents, workers);
   watch->end();
   if (shows_table(arguments) || report) look_for_split(overview, *evaluator, space, stop_wanted);
-  if (shows_table(arguments)) print_text(overview.table(canvas_of_terminal()));
+  if (shows_table(arguments)) print_painted(overview.table(canvas_of_terminal()));
   flush_output();
   say_end(arguments, overview, run, *watch, complete);
   if (report) write_report(report->report(overview, arguments), arguments.value("report"));

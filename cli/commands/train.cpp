@@ -117,7 +117,8 @@ std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) 
   words.insert(words.end(), {"--jobs", std::to_string(counted_option(arguments, "jobs", cores))});
   if (arguments.flag("checkpoint"))
     words.insert(words.end(), {"--checkpoint", arguments.value("checkpoint")});
-  if (arguments.flag("resume")) words.emplace_back("--resume");
+  for (const char* option : {"resume", "force"})
+    if (arguments.flag(option)) words.push_back(std::string("--") + option);
   status = run_executor(words);
   for (std::size_t i = 0; i < jobs.size(); ++i)
     collect(suffixed(curve, i, jobs.size()), jobs[i], learned[jobs[i].scenario]);
@@ -327,6 +328,10 @@ int run_train(const Arguments& arguments) {
   }
   if (arguments.flag("resume") && !arguments.flag("checkpoint"))
     throw InputError("--resume", "needs the --checkpoint to go on from");
+  if (arguments.flag("force") && !arguments.flag("checkpoint"))
+    throw InputError("--force", "needs the --checkpoint to replace");
+  if (arguments.flag("force") && arguments.flag("resume"))
+    throw InputError("--resume", "continues the file that --force replaces; give one of them");
   int status = exit_ok;
   const auto learned = train_all(arguments, status);
   const bool any = std::ranges::any_of(learned, [](const auto& s) { return !s.runs.empty(); });

@@ -74,7 +74,7 @@ def ranked_scenario(schedule, links, gbps):
     cluster = private_links(gbps) if links == "private" else (
         f"{{base: azure-nc24v3, inter: {gbps} Gbps}}")
     batches = 10 if schedule == "pipedream-2bw" else 3
-    return (f"model: gpt-1.3b\ncluster: {cluster}\nschedule: {schedule}\nbatches: {batches}\n"
+    return (f"model: gpt-1.3b\nstack: none\ncluster: {cluster}\nschedule: {schedule}\nbatches: {batches}\n"
             "pipeline: {stages: 4, width: 4, split: balanced, microbatch_size: 2, "
             "microbatches: 16, recompute: full}\n")
 
@@ -153,7 +153,7 @@ LAYOUTS = {
 
 
 def rack_scenario(schedule, layout, oversubscription):
-    return ("model: gpt-1.3b\ncluster: {base: ethernet-two-racks, fabric: {topology: fat-tree, "
+    return ("model: gpt-1.3b\nstack: none\ncluster: {base: ethernet-two-racks, fabric: {topology: fat-tree, "
             f"leaf: 4, oversubscription: {oversubscription}, link: {{latency: 1 us}}}}}}\n"
             f"schedule: {schedule}\nbatches: 8\n"
             "pipeline: {stages: 8, width: 4, split: balanced, microbatch_size: 2, microbatches: 32, "
@@ -191,7 +191,7 @@ SPLITS = {"even": "Even split: four layers each", "balanced": "Balanced split: 5
 
 def slow_scenario(schedule, split, place):
     microbatches, batches = (1, 96) if schedule == "pipedream" else (16, 6)
-    return (f"model: gpt-2.2b\ncluster: p4d.24xlarge\nschedule: {schedule}\nbatches: {batches}\n"
+    return (f"model: gpt-2.2b\nstack: none\ncluster: p4d.24xlarge\nschedule: {schedule}\nbatches: {batches}\n"
             f"pipeline: {{stages: 8, split: {split}, microbatch_size: 4, "
             f"microbatches: {microbatches}, recompute: full}}\n"
             f"perturbations: {{slow_devices: [{{device: {PLACES[place]}, factor: 1.1}}]}}\n")

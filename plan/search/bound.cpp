@@ -101,8 +101,12 @@ Bounds::Bounds(const Problem& problem, const Axes& axes)
 }
 
 StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
-  const StageTable::Key key{shape.tensor, shape.distributed_optimizer ? shape.width : 1,
-                            shape.sequence_parallel, shape.microbatch_size, recompute};
+  const StageTable::Key key{shape.tensor,
+                            shape.context,
+                            shape.distributed_optimizer ? shape.sharers() : 1,
+                            shape.sequence_parallel,
+                            shape.microbatch_size,
+                            recompute};
   return tables_.try_emplace(key, problem_, key).first->second;
 }
 
@@ -138,16 +142,17 @@ double Bounds::least_message_s(StageTable& time) const {
 }
 
 double Bounds::reduce_s(const Shape& shape, double bytes) const {
-  if (shape.width == 1) return 0;
+  const int sharers = shape.sharers();
+  if (sharers == 1) return 0;
   const int node = problem_.base().cluster.devices_per_node;
-  const bool far = shape.width * shape.tensor > node;
+  const bool far = sharers * shape.tensor > node;
   // Over nodes with several replicas each as many rings share the bytes: each replica sends one
   // ring's over its NIC and the others' within the node.
   double far_s = ring_far_s_;
-  for (int rings = 2; rings <= std::min(node / shape.tensor, shape.width); ++rings)
+  for (int rings = 2; rings <= std::min(node / shape.tensor, sharers); ++rings)
     far_s = std::min(far_s, std::max(ring_far_s_, (rings - 1) * ring_near_s_) / rings);
   const double per_byte_s = far ? far_s : std::min(far_s, ring_near_s_);
-  return 2.0 * (shape.width - 1) / shape.width * bytes * per_byte_s;
+  return 2.0 * (sharers - 1) / sharers * bytes * per_byte_s;
 }
 
 double Bounds::reduce_s(const PlanFamily& family, double bytes) const {

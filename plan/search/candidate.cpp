@@ -1,8 +1,12 @@
 #include "plan/search/candidate.hpp"
 
+#include "base/numbers.hpp"
+#include "base/units.hpp"
+#include "plan/plan.hpp"
 #include "program/iterations.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/library.hpp"
+#include "scenarios/overrides.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,16 +22,64 @@ namespace penstock {
 namespace {
 
 /// Keys of a scenario and of its pipeline that the search leaves as they are.
-constexpr std::array<std::string_view, 6> kKept{"name",  "model",     "cluster",
-                                                "stack", "transfers", "samples_per_epoch"};
+constexpr std::array<std::string_view, 8> kKept{
+    "name", "model", "cluster", "stack", "transfers", "training", "samples_per_epoch", "most_ops"};
 constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
+/// Those that it chooses, or keeps as values of what it chooses.
+constexpr std::array<std::string_view, 3> kChosen{"schedule", "batches", "pipeline"};
+constexpr std::array<std::string_view, 20> kChosenOfPipeline{
+    "stages",           "chunks",     "memory_limit",          "checkpoint",
+    "width",            "tensor",     "context",               "sequence_parallel",
+    "transfers_divided", "split",     "distributed_optimizer", "microbatch_size",
+    "microbatches",     "recompute",  "global_batch_size",     "recompute_method",
+    "recompute_layers", "rank_order", "replication",           "placement"};
+/// Those that belong to a schedule as it is given: plans have its usual ones.
+constexpr std::array<std::string_view, 6> kOfGivenSchedule{
+    "group", "correction", "accumulation_steps", "vertical_sync", "stashing", "weight_copies"};
+
+constexpr std::int64_t kMostOps = 50'000'000;  ///< a scenario's usual most_ops
+
+bool is_among(const auto& keys, std::string_view key) {
+  return std::ranges::find(keys, key) != keys.end();
+}
 
 Value only(const Value& map, std::span<const std::string_view> keys) {
   Value out = map;
-  std::erase_if(out.entries, [&](const Value::Entry& entry) {
-    return std::ranges::find(keys, entry.key.text) == keys.end();
-  });
+  std::erase_if(out.entries,
+                [&](const Value::Entry& entry) { return !is_among(keys, entry.key.text); });
   return out;
+}
+
+/// Throws InputError for keys that plans can neither choose nor keep; returns those of the pipeline
+/// that only the job as given has.
+std::vector<std::string> check_keys(const Value& document, const std::string& origin) {
+  std::vector<Diagnostic> wrong;
+  std::vector<std::string> left_out;
+  const auto refuse = [&](const std::string& key, const std::string& why) {
+    wrong.push_back({{origin + ", " + key, 0, 0}, why, "", 1, 0});
+  };
+  for (const Value::Entry& entry : document.entries) {
+    const std::string& key = entry.key.text;
+    const bool empty = entry.value.kind == Value::Kind::null || entry.value.entries.empty();
+    if (key == "perturbations" && !empty) refuse(key, kPlansAreUndisturbed);
+    if (key == "perturbations" || is_among(kKept, key) || is_among(kChosen, key)) continue;
+    refuse(key, "a plan can neither choose nor keep it; take it out");
+  }
+  const Value* pipeline = document.find("pipeline");
+  if (pipeline != nullptr)
+    for (const Value::Entry& entry : pipeline->entries) {
+      const std::string key = key_path("pipeline." + entry.key.text, origin).back();
+      if (is_among(kOfGivenSchedule, key))
+        left_out.push_back(fmt::format("pipeline.{}: {}", key, entry.value.text));
+      else if (!is_among(kKeptOfPipeline, key) && !is_among(kChosenOfPipeline, key))
+        refuse("pipeline." + key, "a plan can neither choose nor keep it; take it out");
+    }
+  if (!wrong.empty()) throw InputError(wrong);
+  return left_out;
+}
+
+const Value* of_pipeline(const Value& document, const char* key) {
+  return value_at(document, {"pipeline", key});
 }
 
 /// The scenario without what the search chooses.
@@ -46,9 +98,8 @@ std::string problem_text(const Value& document) {
 
 /// Costs that were measured are known of what the scenario runs, if of nothing else.
 void add_measured_choice(const Value& document, std::vector<Override>& overrides) {
-  const Value* pipeline = document.find("pipeline");
   for (const char* key : {"microbatch_size", "recompute"}) {
-    const Value* value = pipeline == nullptr ? nullptr : pipeline->find(key);
+    const Value* value = of_pipeline(document, key);
     if (value != nullptr && value->kind == Value::Kind::scalar)
       overrides.push_back({std::string("pipeline.") + key, value->text});
   }
@@ -70,8 +121,7 @@ std::optional<Value> groups_in(const Value& cluster) {
 }
 
 std::optional<bool> said(const Value& document, const char* key) {
-  const Value* pipeline = document.find("pipeline");
-  const Value* value = pipeline == nullptr ? nullptr : pipeline->find(key);
+  const Value* value = of_pipeline(document, key);
   if (value == nullptr) return std::nullopt;
   return value->text == "true";
 }
@@ -115,13 +165,6 @@ std::string memory_limits(const Scenario& scenario) {
   return fmt::format("[{:.4f}]", fmt::join(limited.memory_limits, ", "));
 }
 
-std::vector<std::int64_t> divisors(std::int64_t n) {
-  std::vector<std::int64_t> out;
-  for (std::int64_t d = 1; d <= n; ++d)
-    if (n % d == 0) out.push_back(d);
-  return out;
-}
-
 std::vector<int> up_to(int n) {
   std::vector<int> out(static_cast<std::size_t>(std::max(n, 0)));
   std::iota(out.begin(), out.end(), 1);
@@ -150,6 +193,17 @@ std::vector<int> tensors_of(const Scenario& base, bool sequence) {
                        model.ffn_hidden_size % t == 0 && (!sequence || model.seq_length % t == 0);
     if (whole) out.push_back(t);
   }
+  return out;
+}
+
+/// What the scenario says; else of long sequences the powers of two, which divide them.
+std::vector<int> contexts_of(const Scenario& base, std::optional<int> given, int gpus) {
+  constexpr std::int64_t kLong = 32'768;
+  if (given) return {*given};
+  std::vector<int> out{1};
+  if (!base.transformer || base.layer_profile || base.transformer->seq_length < kLong) return out;
+  while (out.back() * 2 <= gpus && base.transformer->seq_length % (out.back() * 4) == 0)
+    out.push_back(out.back() * 2);
   return out;
 }
 
@@ -194,7 +248,7 @@ std::vector<int> layers_of(const Scenario& base) {
 
 std::int64_t batch_of(const Value& document, const std::string& text, const std::string& origin) {
   if (document.find("schedule") == nullptr)
-    throw InputError(origin, "gives no batch: say how many samples an update has (--global-batch)");
+    throw InputError(origin, "gives no batch: say how many samples an update has (--batch)");
   return static_cast<std::int64_t>(parse_scenario(text, origin).samples_per_update());
 }
 
@@ -228,11 +282,12 @@ bool PlanFamily::admitted() const {
 
 std::string PlanFamily::describe() const {
   const std::string name = schedule == nullptr ? "any schedule" : std::string(schedule->name);
-  return fmt::format("{}, {} stages x {} chunks x width {}{} x tensor {}{}, microbatch {}, {}, {}",
-                     name, shape.depth, chunks, shape.width,
-                     shape.distributed_optimizer ? " (ZeRO-1)" : "", shape.tensor,
-                     shape.sequence_parallel ? " (sequence parallel)" : "", shape.microbatch_size,
-                     arrangement.rank_order, arrangement.placement);
+  return fmt::format(
+      "{}, {} stages x {} chunks x width {}{} x tensor {}{}{}, microbatch {}, {}, {}", name,
+      shape.depth, chunks, shape.width, shape.distributed_optimizer ? " (ZeRO-1)" : "",
+      shape.tensor, shape.sequence_parallel ? " (sequence parallel)" : "",
+      shape.context > 1 ? fmt::format(" x context {}", shape.context) : "", shape.microbatch_size,
+      arrangement.rank_order, arrangement.placement);
 }
 
 std::vector<Recomputation> recomputes_of(const Axes& axes) {
@@ -252,35 +307,29 @@ std::vector<Checkpoint> checkpoints_of(const std::vector<Recomputation>& stages)
 Problem::Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom)
     : text_(text), origin_(std::move(origin)), headroom_(headroom) {
   const Value document = parse_document(text, origin_);
+  left_out_ = check_keys(document, origin_);
   scenario_.emplace(problem_text(document), origin_);
   std::vector<Override> base{
       {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}};
   add_measured_choice(document, base);
   base_ = scenario_->resolve(base);
   keep_free(base_.cluster, headroom_);
+  const Value* most_ops = document.find("most_ops");
+  most_ops_ = (most_ops == nullptr ? std::nullopt : parse_number<std::int64_t>(most_ops->text))
+                  .value_or(kMostOps);
   joined_ = layers_of(base_);
   if (joined_.empty())
     throw InputError(origin_ + ", model",
                      "a model by costs is given stage by stage and cannot be cut: the search needs "
                      "a model by shape or a profile of layers");
   batch_ = batch > 0 ? batch : batch_of(document, text, origin_);
-  const Value* pipeline = document.find("pipeline");
-  plain_reduction_ = (pipeline == nullptr || pipeline->find("reduction") == nullptr) &&
-                     !base_.stack.overlaps_reduction;
+  plain_reduction_ =
+      of_pipeline(document, "reduction") == nullptr && !base_.stack.overlaps_reduction;
   sequence_parallel_ = said(document, "sequence_parallel");
   distributed_optimizer_ = said(document, "distributed_optimizer");
   transfers_divided_ = said(document, "transfers_divided").value_or(false);
-  for (const AxisTraits& axis : kAxisTraits) {
-    if (&axis == &traits(Axis::tensor)) continue;  // is searched
-    for (const std::string_view ending : {"", "_parallel_size"}) {
-      const std::string key = fmt::format("{}{}", axis.name, ending);
-      const Value* degree = pipeline == nullptr ? nullptr : pipeline->find(key);
-      if (degree != nullptr && degree->text != "1")
-        other_axes_.push_back(fmt::format("{} parallelism of {}", axis.name, degree->text));
-    }
-  }
-  const Value* steps = pipeline == nullptr ? nullptr : pipeline->find("accumulation_steps");
-  if (steps != nullptr && steps->text != "1") accumulation_steps_ = steps->text;
+  if (const Value* degree = of_pipeline(document, "context"))
+    context_ = parse_number<int>(degree->text);
 }
 
 std::optional<std::string> Problem::text_of_kind(const std::string& device) const {
@@ -316,10 +365,11 @@ Axes Problem::axes(bool asynchronous) const {
   for (const Schedule& schedule : schedules())
     if (asynchronous || schedule.flushes()) axes.schedules.push_back(&schedule);
   axes.depths = up_to(std::min(gpus(), layers()));
+  axes.contexts = contexts_of(base_, context_, gpus());
   axes.tensors = tensors_of(base_, sequence_parallel_.value_or(false));
   axes.sequence_parallel = values_of(sequence_parallel_);
   axes.distributed_optimizer = values_of(distributed_optimizer_);
-  axes.microbatch_sizes = divisors(batch_);
+  axes.microbatch_sizes = divisors_of(batch_);
   for (const std::int64_t w : axes.microbatch_sizes)
     if (w <= gpus()) axes.widths.push_back(static_cast<int>(w));
   axes.recomputes = {Recompute::none, Recompute::full};
@@ -331,13 +381,27 @@ Axes Problem::axes(bool asynchronous) const {
   return axes;
 }
 
+bool Problem::may_overlap(const PlanFamily& family) const {
+  const Schedule& schedule = *family.schedule;
+  const bool one_stage_each =
+      schedule.layout != Layout::mirrored && family.stages() == family.shape.depth;
+  return plain_reduction_ && one_stage_each && family.shape.sharers() > 1 && schedule.flushes() &&
+         !schedule.asynchronous && !schedule.whole_model;
+}
+
 bool Problem::selective_frees() const {
   const bool kept = !base_.transformer || !base_.transformer->flash_attention;
-  return kept || base_.layer_profile || base_.stack.kept_per_hidden > 0;
+  return kept || base_.layer_profile;
 }
 
 bool Problem::admits_sequence_parallel(int tensor) const {
   return tensor > 1 && base_.transformer && base_.transformer->seq_length % tensor == 0;
+}
+
+bool Problem::cuts_sequences(const Shape& shape) const {
+  if (shape.context == 1) return true;
+  const int ranks = shape.sequence_parallel ? shape.tensor : 1;
+  return base_.transformer && base_.transformer->seq_length % (2 * ranks * shape.context) == 0;
 }
 
 std::vector<int> Problem::in_model(const std::vector<int>& runs) const {
@@ -375,7 +439,8 @@ RecomputeKeys recompute_keys(const Choice& choice) {
 
 int Choice::gpus() const {
   if (widths.empty()) return family.shape.gpus();
-  return std::accumulate(widths.begin(), widths.end(), 0) * family.shape.tensor;
+  return std::accumulate(widths.begin(), widths.end(), 0) * family.shape.tensor *
+         family.shape.context;
 }
 
 std::vector<Override> Problem::overrides(const Choice& choice) const {
@@ -414,11 +479,13 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
         keys.layers->alike() ? fmt::format("{}", keys.layers->at(0))
                              : fmt::format("[{}]", fmt::join(keys.layers->values(), ", ")));
   add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
+  add(shape.context > 1, "context", fmt::format("{}", shape.context));
   add(shape.sequence_parallel, "sequence_parallel", "true");
   add(transfers_divided_ && shape.tensor > 1, "transfers_divided", "true");
   add(shape.distributed_optimizer, "distributed_optimizer", "true");
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
       fmt::format("{}", family.chunks));
+  add(choice.overlaps, "reduction.overlap", "backward");
   add(choice.divided, "replication", "split");
   add(!choice.placed.empty(), "placement", fmt::format("[{}]", fmt::join(choice.placed, ", ")));
   add(choice.placed.empty() && family.arrangement.placement != "fill-node", "placement",
@@ -428,6 +495,11 @@ std::vector<Override> Problem::overrides(const Choice& choice) const {
 }
 
 Scenario Problem::resolve(const Choice& choice) const {
+  const std::int64_t ops = ops_of(choice.family.shape, choice.family.stages());
+  if (ops > most_ops_)
+    throw InputError(origin_, fmt::format("an update has {} ops, at most {} are looked at: give "
+                                          "larger microbatches, a smaller batch or more time",
+                                          format_count(ops), format_count(most_ops_)));
   std::vector<Override> keys = overrides(choice);
   Scenario scenario = resolve(keys);
   const std::string limits = memory_limits(scenario);
@@ -455,29 +527,56 @@ std::uint32_t batches_of(const Choice& choice) {
                         choice.divided ? std::vector<int>{} : choice.widths);
 }
 
-std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes, int width,
-                                               int tensor) {
+std::int64_t ops_of(const Shape& shape, int stages) {
+  return 2 * static_cast<std::int64_t>(stages) * shape.microbatches * shape.width;
+}
+
+std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes,
+                                               int sharers, int tensor) {
   std::vector<std::pair<bool, bool>> out;
   for (const bool sequence : axes.sequence_parallel)
     for (const bool shared : axes.distributed_optimizer) {
       const std::pair here{sequence && problem.admits_sequence_parallel(tensor),
-                           shared && width > 1};
+                           shared && sharers > 1};
       if (std::ranges::find(out, here) == out.end()) out.push_back(here);
     }
   return out;
 }
 
+void for_each_mesh(const Problem& problem, const Axes& axes,
+                   const std::function<void(int, int, int, int)>& take) {
+  for (const int c : axes.contexts)
+    for (const int t : axes.tensors)
+      for (const int p : axes.depths)
+        for (const int w : axes.widths)
+          if (static_cast<std::int64_t>(p) * w * t * c <= problem.gpus()) take(p, w, t, c);
+}
+
+std::string too_long_text(const Problem& problem, const Axes& axes) {
+  bool some = false;
+  for_each_mesh(problem, axes, [&](int p, int w, int, int) {
+    for (const std::int64_t b : axes.microbatch_sizes)
+      some = some || (problem.batch() % (b * w) == 0 &&
+                      2 * p * (problem.batch() / b) > problem.most_ops());
+  });
+  if (!some) return "";
+  return fmt::format("microbatches so small that an update has more than {} ops (a smaller --batch or "
+                     "a larger --time-limit)",
+                     format_count(problem.most_ops()));
+}
+
 std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes) {
   std::vector<Shape> shapes;
-  for (const int t : axes.tensors)
-    for (const int p : axes.depths)
-      for (const int w : axes.widths)
-        for (const std::int64_t b : axes.microbatch_sizes) {
-          const std::int64_t at_once = b * w;
-          if (p * w * t > problem.gpus() || problem.batch() % at_once != 0) continue;
-          for (const auto& [sequence, shared] : sharings_of(problem, axes, w, t))
-            shapes.push_back({p, w, t, b, problem.batch() / at_once, sequence, shared});
-        }
+  for_each_mesh(problem, axes, [&](int p, int w, int t, int c) {
+    for (const std::int64_t b : axes.microbatch_sizes) {
+      if (problem.batch() % (b * w) != 0) continue;
+      for (const auto& [sequence, shared] : sharings_of(problem, axes, w * c, t)) {
+        const Shape shape{p, w, t, b, problem.batch() / (b * w), sequence, shared, c};
+        if (problem.cuts_sequences(shape) && ops_of(shape, p) <= problem.most_ops())
+          shapes.push_back(shape);
+      }
+    }
+  });
   return shapes;
 }
 

@@ -10,6 +10,7 @@
 #include "schedules/checked_program.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,8 +26,11 @@ struct Shape {
   std::int64_t microbatches = 1;       ///< per update and replica
   bool sequence_parallel = false;      ///< of several tensor ranks
   bool distributed_optimizer = false;  ///< of several replicas (ZeRO-1)
+  int context = 1;                     ///< groups of GPUs that divide every sequence
 
-  int gpus() const { return depth * width * tensor; }
+  int gpus() const { return depth * width * tensor * context; }
+  /// GPUs that hold the same weights and add up their gradients.
+  int sharers() const { return width * context; }
   bool operator==(const Shape&) const = default;
 };
 
@@ -70,6 +74,7 @@ struct Choice {
   std::vector<int> widths{};               ///< per stage; empty: all have the family's
   bool divided = false;       ///< the replicas of a stage divide each microbatch among them
   std::vector<int> placed{};  ///< GPUs, stage after stage; empty: as the family is arranged
+  bool overlaps = false;      ///< gradients are reduced beside the last backward, bucket by bucket
 
   int gpus() const;
 };
@@ -78,6 +83,7 @@ struct Choice {
 struct Axes {
   std::vector<const Schedule*> schedules;
   std::vector<int> depths, widths, tensors;
+  std::vector<int> contexts{1};
   std::vector<std::int64_t> microbatch_sizes;
   std::vector<Recomputation> recomputes;  ///< of a stage, the least first
   bool single_layers = false;  ///< a stage that may recompute none or all may recompute some
@@ -103,13 +109,19 @@ std::vector<Recomputation> recomputes_of(const Axes& axes);
 /// What a schedule with checkpoints may do where stages may recompute so.
 std::vector<Checkpoint> checkpoints_of(const std::vector<Recomputation>& stages);
 
+/// Why a scenario with perturbations is not planned.
+inline constexpr const char* kPlansAreUndisturbed =
+    "plans are searched for an undisturbed run: leave the perturbations out (--set "
+    "'perturbations={}'), and put them into the plan's scenario to see what they do to it";
+
 /// What is trained on what: a scenario without its choices.
 class Problem {
  public:
-  /// `text`: a scenario; its model, cluster, transfers, and of its pipeline what the search does
-  /// not choose (optimizer_sync, reduction; sequence_parallel and distributed_optimizer where they
-  /// are given) are taken over. `batch`: samples per update; 0: those of the scenario. `headroom`:
-  /// share of the devices' memory that plans leave free. Throws InputError.
+  /// `text`: a scenario; its model, cluster, software, transfers, and of its pipeline what the
+  /// search does not choose (optimizer_sync, reduction; context, sequence_parallel and
+  /// distributed_optimizer where they are given) are taken over. `batch`: samples per update; 0:
+  /// those of the scenario. `headroom`: share of the devices' memory that plans leave free. Throws
+  /// InputError, also for what plans can neither choose nor keep (perturbations).
   Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom = 0);
 
   const std::string& text() const { return text_; }
@@ -117,6 +129,10 @@ class Problem {
   const Scenario& base() const { return base_; }
   std::int64_t batch() const { return batch_; }
   double headroom() const { return headroom_; }
+  /// Ops of an update, on all devices, up to which a plan is looked at: what is longer cannot be
+  /// simulated, or not in the time there is.
+  std::int64_t most_ops() const { return most_ops_; }
+  void set_most_ops(std::int64_t most) { most_ops_ = std::min(most, most_ops_); }
   /// Do candidates with tensor ranks send parts of messages?
   bool transfers_divided() const { return transfers_divided_; }
   /// That the search can cut between: those of a long profile are joined until few are left.
@@ -137,7 +153,7 @@ class Problem {
   Axes axes(bool asynchronous) const;
 
   Choice choice(const Candidate& candidate) const;
-  /// The plan as a scenario. Throws InputError when it cannot be one.
+  /// The plan as a scenario. Throws InputError when it cannot be one, or has too many ops.
   Scenario resolve(const Choice& choice) const;
   Scenario resolve(const Candidate& candidate) const { return resolve(choice(candidate)); }
   /// Of what was simulated last: plans that differ in their layers only have the same.
@@ -147,17 +163,25 @@ class Problem {
 
   /// Gradients are reduced in rings, after the last backward.
   bool plain_reduction() const { return plain_reduction_; }
+  /// May a plan choose to reduce gradients beside the last backward, which costs nothing to set up?
+  /// Not where the scenario or its software says how, nor where devices have several stages.
+  bool may_overlap(const PlanFamily& family) const;
   /// Does selective recomputation free memory? Not where flash attention keeps no probabilities.
   bool selective_frees() const;
   /// Can a model of this sequence length be divided so? Never among one.
   bool admits_sequence_parallel(int tensor) const;
+  /// Can its context ranks divide every sequence, as Megatron does, into two pieces each?
+  bool cuts_sequences(const Shape& shape) const;
   /// What the scenario says; none: the search chooses.
   std::optional<bool> sequence_parallel() const { return sequence_parallel_; }
   std::optional<bool> distributed_optimizer() const { return distributed_optimizer_; }
-  /// "context parallelism of 2": what the scenario has and the search leaves out.
-  const std::vector<std::string>& other_axes() const { return other_axes_; }
-  /// Likewise of its accumulation steps.
-  const std::string& accumulation_steps() const { return accumulation_steps_; }
+  /// The degree of context parallelism that the scenario says; none: the search chooses.
+  std::optional<int> context() const { return context_; }
+  /// Why the scenario itself cannot run, which others of its shape can; "": it can.
+  const std::string& why_not_as_given() const { return why_not_as_given_; }
+  void set_why_not_as_given(std::string why) { why_not_as_given_ = std::move(why); }
+  /// Keys of the pipeline that belong to the job as given, such as its schedule's group.
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   std::vector<Override> overrides(const Choice& choice) const;
@@ -170,18 +194,31 @@ class Problem {
   double headroom_ = 0;
   std::vector<int> joined_;  ///< layers of the model in each layer of the search
   std::optional<bool> sequence_parallel_, distributed_optimizer_;
-  std::vector<std::string> other_axes_;
-  std::string accumulation_steps_;
+  std::optional<int> context_;
+  std::vector<std::string> left_out_;
+  std::string why_not_as_given_;
+  std::int64_t most_ops_ = 0;
   bool plain_reduction_ = true;
   bool transfers_divided_ = false;
   std::shared_ptr<ProgramCache> programs_ = std::make_shared<ProgramCache>();
 };
 
-/// Sequence parallelism and ZeRO-1 of such a width and tensor degree, where they mean something.
-std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes, int width,
-                                               int tensor);
+/// Sequence parallelism and ZeRO-1 among so many GPUs with the same weights and of such a tensor
+/// degree, where they mean something.
+std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes,
+                                               int sharers, int tensor);
 
-/// All that fit on the GPUs and divide the batch.
+/// What is not looked at as it takes too long to simulate, and what would help; "": all is.
+std::string too_long_text(const Problem& problem, const Axes& axes);
+
+/// Compute ops of an update, on all devices.
+std::int64_t ops_of(const Shape& shape, int stages);
+
+/// Calls `take` with each depth, width, tensor and context degree that fit on the GPUs.
+void for_each_mesh(const Problem& problem, const Axes& axes,
+                   const std::function<void(int, int, int, int)>& take);
+
+/// All that fit on the GPUs, divide the batch and have no more ops than the problem allows.
 std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes);
 
 /// Batches that a run needs for a steady state: one where the pipeline drains at every update.

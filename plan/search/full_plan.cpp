@@ -7,31 +7,75 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace penstock {
 namespace {
+
+std::int64_t tokens_per_sample(const Problem& problem) {
+  const auto& transformer = problem.base().transformer;
+  return transformer ? transformer->seq_length : 0;
+}
 
 /// Where no batch is given, the usual one: of microbatches of the profile's minibatch, as they are
 /// asked for, or as they were measured.
 Problem with_batch(const std::string& text, const std::string& origin,
                    const FullPlanRequest& request) {
+  const PlanSource& source = request.source;
   if (request.batch > 0) return Problem(text, origin, request.batch, request.headroom);
   const Problem one(text, origin, 1);
-  const std::int64_t size = request.source.input == PlanInput::profile ? request.source.minibatch()
+  if (source.batch_tokens)
+    return Problem(text, origin, samples_of(*source.batch_tokens, tokens_per_sample(one)),
+                   request.headroom);
+  const std::int64_t size = source.input == PlanInput::profile ? source.minibatch()
                             : request.microbatch_size > 0              ? request.microbatch_size
                             : one.base().layer_profile                 ? one.base().microbatch_size
                                                                        : 1;
   return Problem(text, origin, kBatchPerDevice * one.gpus() * size, request.headroom);
 }
 
+std::string first_line(const InputError& error) {
+  return error.diagnostics().empty() ? error.what() : error.diagnostics().front().message;
+}
+
+/// Of a scenario. One that cannot run as it is given, such as with as many stages as GPUs, is
+/// planned all the same, where nothing but its shape is wrong.
+Problem scenario_problem(const FullPlanRequest& request) {
+  const PlanSource& source = request.source;
+  const std::string origin = source.name == "-" ? "standard input" : source.name;
+  const ScenarioTemplate given(source.name);
+  const auto problem_of = [&](const std::vector<Override>& changes) {
+    const Scenario scenario = given.resolve(changes);
+    const std::int64_t batch =
+        source.batch_tokens
+            ? samples_of(*source.batch_tokens,
+                         scenario.transformer ? scenario.transformer->seq_length : 0)
+            : request.batch;
+    return Problem(scenario.text, origin, batch, request.headroom);
+  };
+  try {
+    return problem_of(source.changes);
+  } catch (const InputError& error) {
+    std::vector<Override> changes = source.changes;
+    for (const Override& on_one_stage : std::initializer_list<Override>{
+             {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.split", "even"}})
+      changes.push_back(on_one_stage);
+    std::optional<Problem> problem;
+    try {
+      problem.emplace(problem_of(changes));
+    } catch (const InputError&) {
+      throw error;
+    }
+    problem->set_why_not_as_given(first_line(error));
+    return std::move(*problem);
+  }
+}
+
 Problem unchecked_problem(const FullPlanRequest& request) {
   const PlanSource& source = request.source;
   if (source.input == PlanInput::profile)
     return with_batch(profile_problem(source), source.name, request);
-  if (source.input == PlanInput::scenario)
-    return Problem(load_scenario(source.name, source.changes).text,
-                   source.name == "-" ? "standard input" : source.name, request.batch,
-                   request.headroom);
+  if (source.input == PlanInput::scenario) return scenario_problem(request);
   return with_batch(model_problem(source), source.origin(), request);
 }
 
@@ -70,27 +114,57 @@ SearchResult search_from(const Problem& problem, const FullPlanRequest& request,
                          const SearchCallbacks& callbacks, SearchOptions options,
                          const std::vector<PublishedPlan>& published, bool versions,
                          const std::vector<FoundPlan>& known = {}) {
-  if (!request.narrows) options.starts = starts_of(published, versions);
+  const Axes axes = asked_axes(request, problem, versions);
+  const bool without_context = std::ranges::find(axes.contexts, 1) != axes.contexts.end();
+  if (!request.narrows && without_context) options.starts = starts_of(published, versions);
   for (const FoundPlan& plan : known) options.starts.push_back({plan.from, plan.choice});
-  return callbacks.search(problem, asked_axes(request, problem, versions), options);
+  return callbacks.search(problem, axes, options);
+}
+
+/// What is left of the time for everything.
+class Budget {
+ public:
+  explicit Budget(double most_s) : most_s_(most_s) {}
+
+  double left_s() const {
+    const auto now = std::chrono::steady_clock::now();
+    return std::max(0.0, most_s_ - std::chrono::duration<double>(now - started_).count());
+  }
+  /// With a share of it.
+  SearchOptions share(SearchOptions options, double share) const {
+    options.most_seconds = share * left_s();
+    return options;
+  }
+
+ private:
+  double most_s_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
+/// Kinds of GPUs that are not all there is.
+std::vector<std::string> kinds_of(const Cluster& cluster) {
+  std::vector<std::string> kinds;
+  for (const NodeGroup& group : cluster.groups)
+    if (std::ranges::find(kinds, group.node.device.name) == kinds.end())
+      kinds.push_back(group.node.device.name);
+  if (kinds.size() < 2) kinds.clear();
+  return kinds;
 }
 
 /// The best plans of each kind of GPUs without the others: what adding those is worth.
 std::vector<KindAlone> kinds_alone(const FullPlan& full, const SearchCallbacks& callbacks,
-                                   SearchOptions options) {
+                                   SearchOptions options, const Budget& budget) {
   const Problem& problem = full.problem;
   std::vector<KindAlone> found;
-  options.most_seconds /= 2;
   options.top = 1;
-  for (const NodeGroup& group : problem.base().cluster.groups) {
-    const std::string& device = group.node.device.name;
-    const auto known = [&](const KindAlone& kind) { return kind.device == device; };
-    if (std::ranges::any_of(found, known)) continue;
+  const std::vector<std::string> kinds = kinds_of(problem.base().cluster);
+  for (const std::string& device : kinds) {
     const auto text = problem.text_of_kind(device);
     if (!text) return {};
-    const Problem alone(*text, "GPUs of one kind alone", problem.batch(), problem.headroom());
-    if (alone.gpus() == problem.gpus()) return {};  // there is one kind
+    Problem alone(*text, "GPUs of one kind alone", problem.batch(), problem.headroom());
+    alone.set_most_ops(problem.most_ops());
     KindAlone kind{device, alone.gpus(), {}, false};
+    options = budget.share(options, 1.0 / static_cast<double>(kinds.size() - found.size() + 1));
     const SearchResult result =
         search_from(alone, full.request, callbacks, options, {}, full.request.asynchronous);
     if (!result.plans.empty()) {
@@ -120,19 +194,77 @@ std::vector<std::int64_t> microbatches_to_ask(const FullPlanRequest& request,
 }
 
 /// Fills in what our search and, where it is wanted, the published planners find.
-void find_plans(FullPlan& full, const SearchCallbacks& callbacks, const SearchOptions& options,
+void find_plans(FullPlan& full, const SearchCallbacks& callbacks, SearchOptions options,
                 const std::vector<PublishedPlan>& published) {
   const FullPlanRequest& request = full.request;
   const bool versions = request.asynchronous;
-  full.result = search_from(full.problem, request, callbacks, options, published,
-                            versions && !request.compares);
+  if (request.compares) options.most_seconds /= versions ? 3 : 2;
+  const auto find = [&](bool of_versions, const std::vector<FoundPlan>& known) {
+    return search_from(full.problem, request, callbacks, options, published, of_versions, known);
+  };
+  full.result = find(versions && !request.compares, {});
   if (!request.compares) return;
-  // With several versions one is still allowed.
-  SearchResult several =
-      search_from(full.problem, request, callbacks, options, published, true, full.result.plans);
+  // With several versions one is still allowed. Published plans count as they are, with updates of
+  // fewer samples, too.
+  options.other_batches = true;
+  const SearchResult several = find(true, full.result.plans);
   full.compared = compared(published, full.result, several);
   full.compared_notes = task_of(full.problem.base()).notes;
-  if (versions) full.result = std::move(several);
+  options.other_batches = false;
+  if (versions) full.result = find(true, full.result.plans);
+}
+
+/// The choices that a scenario makes.
+Choice choice_of(const Scenario& s) {
+  Choice choice;
+  Shape& shape = choice.family.shape;
+  shape.depth = static_cast<int>(s.shape.depth);
+  shape.width = s.mesh.most();
+  shape.tensor = s.mesh.size(Axis::tensor);
+  shape.context = s.mesh.size(Axis::context);
+  shape.microbatch_size = s.microbatch_size;
+  shape.microbatches = s.shape.microbatches_per_update;
+  shape.sequence_parallel = s.sequence_parallel;
+  shape.distributed_optimizer = s.distributed_optimizer;
+  choice.family.schedule = s.schedule;
+  choice.family.chunks = static_cast<int>(s.shape.chunks);
+  choice.family.checkpoint = s.shape.checkpoint;
+  if (s.mesh.pipeline_first) choice.family.arrangement.rank_order = "pipeline-first";
+  choice.layers = s.layers;
+  for (std::uint32_t stage = 0; stage < s.shape.stages(); ++stage)
+    choice.recompute.push_back(s.recompute.at(stage));
+  if (!s.mesh.width.alike()) choice.widths = s.widths();
+  choice.divided = s.mesh.divided;
+  choice.overlaps = overlaps_reduction(s);
+  return choice;
+}
+
+GivenJob given_job(const Problem& problem) {
+  GivenJob given;
+  given.why_not = problem.why_not_as_given();
+  if (!given.why_not.empty()) return given;
+  try {
+    Offer offer;
+    offer.scenario = parse_scenario(problem.text(), problem.origin());
+    FoundPlan& plan = offer.plan;
+    plan.choice = choice_of(offer.scenario);
+    const std::int64_t ops = ops_of(plan.choice.family.shape, plan.choice.family.stages());
+    if (ops > problem.most_ops())
+      throw InputError(problem.origin(),
+                       fmt::format("its update of {} ops is too long to be simulated in that time",
+                                   format_count(ops)));
+    plan.judgement =
+        judge(offer.scenario, EngineChoice::automatic, &offer.reasons, problem.programs());
+    given.why_not = plan.judgement.why;
+    plan.throughput_samples_per_s =
+        offer.scenario.samples_per_update() / plan.judgement.iteration_time_s;
+    given.offer = std::move(offer);
+  } catch (const InputError& error) {
+    given.why_not = first_line(error);
+  } catch (const SystemError& error) {
+    given.why_not = error.what();
+  }
+  return given;
 }
 
 /// The same, where others look at the candidates.
@@ -155,7 +287,14 @@ void find_plans_elsewhere(FullPlan& full, const SearchCallbacks& callbacks, Sear
 }  // namespace
 
 Problem problem_of(const FullPlanRequest& request) {
+  // Ops of a run that are surely simulated in a second; at least what people run in any time.
+  constexpr double kOpsPerSecond = 200'000;
+  constexpr std::int64_t kLeastOps = 400'000;
   Problem problem = unchecked_problem(request);
+  check_batch(problem.batch(), tokens_per_sample(problem), request.source);
+  const double in_time = request.search.most_seconds * kOpsPerSecond;
+  if (in_time < static_cast<double>(problem.most_ops()))
+    problem.set_most_ops(std::max(kLeastOps, static_cast<std::int64_t>(in_time)));
   const auto& layer_profile = problem.base().layer_profile;
   if (!layer_profile || request.microbatch_size == 0) return problem;
   const std::string why = layer_profile->refuse_size(
@@ -173,6 +312,7 @@ void check_terms(const Terms& terms, const Problem& problem) {
 
 FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
                         const SearchCallbacks& callbacks) {
+  const Budget budget(request.search.most_seconds);
   SearchOptions options = request.search;
   Reasons reasons;
   options.confirm = [&](const Scenario& scenario) {
@@ -182,14 +322,18 @@ FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
   if (asks_published(request, problem))
     published = published_plans(problem, microbatches_to_ask(request, problem));
   FullPlan full{problem, request};
+  if (request.source.input == PlanInput::scenario) full.given = given_job(problem);
+  const bool kinds = !kinds_of(problem.base().cluster).empty();
+  const SearchOptions first = budget.share(options, kinds ? 0.5 : 0.85);
   if (callbacks.elsewhere)
-    find_plans_elsewhere(full, callbacks, options, published, reasons);
+    find_plans_elsewhere(full, callbacks, first, published, reasons);
   else
-    find_plans(full, callbacks, options, published);
+    find_plans(full, callbacks, first, published);
   const Axes axes = asked_axes(request, problem, request.asynchronous);
   full.offers = offers_of(problem, full.result.plans, reasons, axes, options);
-  if (!full.offers.empty()) full.alone = kinds_alone(full, callbacks, options);
-  full.without_headroom = search_without_headroom(problem, axes, options, full.result);
+  if (!full.offers.empty()) full.alone = kinds_alone(full, callbacks, options, budget);
+  full.without_headroom =
+      search_without_headroom(problem, axes, budget.share(options, 1), full.result);
   return full;
 }
 
@@ -204,7 +348,8 @@ std::string FullPlan::model_name() const {
 }
 
 bool FullPlan::usual_batch() const {
-  return request.source.input != PlanInput::scenario && request.batch == 0;
+  return request.source.input != PlanInput::scenario && request.batch == 0 &&
+         !request.source.batch_tokens;
 }
 
 std::vector<std::string> FullPlan::notes() const {
@@ -226,11 +371,12 @@ std::vector<std::string> FullPlan::not_searched() const {
   };
   fixed(problem.sequence_parallel(), "sequence parallelism");
   fixed(problem.distributed_optimizer(), "a distributed optimizer (ZeRO-1)");
-  for (const std::string& axis : problem.other_axes())
-    out.push_back(fmt::format("the scenario's {} (plans without)", axis));
-  if (!problem.accumulation_steps().empty())
-    out.push_back(fmt::format("the scenario's {} accumulation steps (plans without)",
-                              problem.accumulation_steps()));
+  const Axes axes = asked_axes(request, problem, request.asynchronous);
+  if (const std::string what = too_long_text(problem, axes); !what.empty()) out.push_back(what);
+  for (const std::string& key : problem.left_out())
+    out.push_back(fmt::format("{}, which only the job as given has", key));
+  if (problem.context().value_or(1) > 1)
+    out.push_back(fmt::format("other degrees of context parallelism than {}", *problem.context()));
   if (problem.base().layer_profile) out.emplace_back("tensor degrees, which were not measured");
   if (!problem.selective_frees())
     out.emplace_back("selective recomputation, which frees nothing with flash attention");
@@ -241,10 +387,50 @@ std::vector<std::string> FullPlan::not_searched() const {
   };
   if (std::ranges::any_of(offers, short_stages))
     out.emplace_back("stages without layers (of the embedding or the LM head alone)");
-  for (const char* always : {"sharded gradients or weights (ZeRO-2, ZeRO-3)",
-                             "context and expert parallelism", "offloading"})
-    out.emplace_back(always);
+  const auto reduces_after = [](const Offer& offer) {
+    return offer.plan.choice.family.shape.sharers() > 1 && !overlaps_reduction(offer.scenario);
+  };
+  const auto one_stage_each = [&](const Offer& offer) {
+    return problem.may_overlap(offer.plan.choice.family);
+  };
+  if (std::ranges::any_of(offers, reduces_after))
+    out.push_back(fmt::format("gradient reduction beside the backward, {}",
+                              std::ranges::any_of(offers, one_stage_each)
+                                  ? "but for the three best plans with one stage on each device"
+                                  : "which is not modelled with several stages on a device"));
+  out.emplace_back("sharded gradients or weights (ZeRO-2, ZeRO-3)");
+  out.emplace_back(axes.contexts.size() > 1 || problem.context() ? "expert parallelism"
+                                                 : "context and expert parallelism");
+  out.emplace_back("offloading");
   return out;
+}
+
+std::int64_t FullPlan::tokens_per_sample() const { return penstock::tokens_per_sample(problem); }
+
+bool FullPlan::as_good_as_best(const FoundPlan& plan) const {
+  return as_good(plan.cost, offers.front().plan.cost);
+}
+
+int FullPlan::recommended() const {
+  if (given && given->runs()) {
+    const FoundPlan& job = given->offer->plan;
+    const double cost = cost_of(request.search.objective,
+                                static_cast<double>(problem.batch()) / job.throughput_samples_per_s,
+                                job.judgement.memory_bytes, job.choice.gpus());
+    if (as_good(cost, offers.front().plan.cost)) return 0;
+  }
+  int best = 0;
+  for (int i = 1; i < static_cast<int>(offers.size()); ++i) {
+    const FoundPlan& plan = offers[static_cast<std::size_t>(i)].plan;
+    if (as_good_as_best(plan) &&
+        simplicity(plan.choice) < simplicity(offers[static_cast<std::size_t>(best)].plan.choice))
+      best = i;
+  }
+  return best + 1;
+}
+
+double tokens_per_s(const FullPlan& full, const FoundPlan& plan) {
+  return plan.throughput_samples_per_s * static_cast<double>(full.tokens_per_sample());
 }
 
 std::string FullPlan::infeasible_because() const {

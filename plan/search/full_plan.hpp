@@ -49,9 +49,18 @@ struct KindAlone {
   bool optimistic = false;
 };
 
+/// The scenario itself, simulated like the plans.
+struct GivenJob {
+  std::optional<Offer> offer{};  ///< none: it does not run
+  std::string why_not{};         ///< it does not run, or does not fit
+
+  bool runs() const { return offer && why_not.empty(); }
+};
+
 struct FullPlan {
   const Problem& problem;
   const FullPlanRequest& request;
+  std::optional<GivenJob> given{};  ///< none: no scenario was given
   SearchResult result{};
   std::vector<Offer> offers{};
   std::vector<ComparedPlanner> compared{};    ///< empty: not asked
@@ -69,6 +78,13 @@ struct FullPlan {
   std::string infeasible_because() const;
   /// Of the training of so many tokens; 0: it was not asked.
   double updates() const;
+  /// Tokens of a sample; 0: its samples have no length.
+  std::int64_t tokens_per_sample() const;
+  /// Does a plan cost no more than the best, as far as the model can tell?
+  bool as_good_as_best(const FoundPlan& plan) const;
+  /// The number of the plan to run: of those as good as the best the simplest, which may be the job
+  /// as given (0). Requires a plan.
+  int recommended() const;
 };
 
 /// The scenario to plan for. Throws InputError, also for a microbatch size of which nothing was
@@ -84,5 +100,8 @@ FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
 
 /// What a plan's GPUs work for an update.
 double gpu_hours(const FoundPlan& plan);
+
+/// Tokens that a plan's GPUs train on per second, all together; 0: samples have no length.
+double tokens_per_s(const FullPlan& full, const FoundPlan& plan);
 
 }  // namespace penstock

@@ -38,6 +38,7 @@ Axes axes_of(Axes axes, const std::vector<FoundPlan>& plans) {
   keep_only(axes.depths, plans, [](F f) { return f.shape.depth; });
   keep_only(axes.widths, plans, [](F f) { return f.shape.width; });
   keep_only(axes.tensors, plans, [](F f) { return f.shape.tensor; });
+  keep_only(axes.contexts, plans, [](F f) { return f.shape.context; });
   keep_only(axes.microbatch_sizes, plans, [](F f) { return f.shape.microbatch_size; });
   keep_only(axes.sequence_parallel, plans, [](F f) { return f.shape.sequence_parallel; });
   keep_only(axes.distributed_optimizer, plans, [](F f) { return f.shape.distributed_optimizer; });
@@ -98,7 +99,8 @@ std::optional<WithoutHeadroom> search_without_headroom(const Problem& problem, c
   if (problem.headroom() == 0 || options.objective == Objective::memory ||
       !knows_memory(problem.base().cluster))
     return std::nullopt;
-  const Problem whole(problem.text(), problem.origin(), problem.batch());
+  Problem whole(problem.text(), problem.origin(), problem.batch());
+  whole.set_most_ops(problem.most_ops());
   const SearchOptions few = short_options(options, whole);
   if (!result.plans.empty())
     return faster_than(result.plans.front(), result.found, whole, axes, few);

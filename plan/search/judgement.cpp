@@ -13,10 +13,10 @@
 namespace penstock {
 namespace {
 
-/// A scenario of one replica, whose reduction is part of its step.
-Scenario one_replica(Scenario scenario) {
+/// A scenario of one replica, whose reduction is part of its step, or of nothing.
+Scenario one_replica(Scenario scenario, bool plain) {
   for (StageCosts& c : scenario.costs) {
-    c.step_s += c.reduce_grad_s;
+    if (plain) c.step_s += c.reduce_grad_s;
     c.reduce_grad_s = 0;
   }
   scenario.mesh.width = 1;
@@ -27,9 +27,9 @@ Scenario one_replica(Scenario scenario) {
 }
 
 /// Replicas that are copies of each other.
-bool has_copies(const Scenario& s, bool plain) {
-  return plain && s.mesh.replicated() && s.mesh.width.alike() && !s.mesh.divided &&
-         s.cluster.groups.empty() && s.schedule->flushes() && !s.schedule->whole_model &&
+bool has_copies(const Scenario& s) {
+  return s.mesh.replicated() && s.mesh.width.alike() && !s.mesh.divided &&
+         s.mesh.replica_sharers() == 1 && s.cluster.groups.empty() && s.schedule->flushes() && !s.schedule->whole_model &&
          s.schedule->layout != Layout::mirrored;
 }
 
@@ -122,9 +122,17 @@ std::vector<std::string> limits(const Simulation& s, Judgement& judgement) {
 
 }  // namespace
 
+bool overlaps_reduction(const Scenario& scenario) {
+  const auto early = [](const GradientBucket& bucket) { return bucket.ready < 1; };
+  return std::ranges::any_of(scenario.reduction.buckets, [&](const auto& buckets) {
+    return std::ranges::any_of(buckets, early);
+  });
+}
+
 Judgement relaxed(const Scenario& scenario, bool plain, ProgramCache* programs) {
-  const bool copies = has_copies(scenario, plain);
-  Simulation s = prepare(copies ? one_replica(scenario) : scenario, programs);
+  const bool copies = has_copies(scenario);
+  const bool after = plain && !overlaps_reduction(scenario);
+  Simulation s = prepare(copies ? one_replica(scenario, after) : scenario, programs);
   const bool answer = !copies && why_not_exact(s.input()).empty();
   s.timeline = std::make_unique<Timeline>(simulate_exact(s.input()));
   if (s.program.asynchronous && s.program.placement.replicated())
@@ -139,7 +147,9 @@ Judgement judge(const Scenario& scenario, EngineChoice engine, std::vector<std::
   const Simulation s = simulate(scenario, engine, programs);
   Judgement judgement = judgement_of(s);
   judgement.engine = s.engine;
-  if (reasons != nullptr) *reasons = limits(s, judgement);
+  if (reasons == nullptr) return judgement;
+  *reasons = limits(s, judgement);
+  judgement.mfu = rates(s).mfu.value_or(0);
   return judgement;
 }
 

@@ -13,7 +13,8 @@ bool same_shape(const Choice& of_a, const Choice& of_b) {
   const PlanFamily &a = of_a.family, &b = of_b.family;
   return of_a.widths == of_b.widths && of_a.divided == of_b.divided && a.chunks == b.chunks &&
          a.shape.depth == b.shape.depth && a.shape.width == b.shape.width &&
-         a.shape.tensor == b.shape.tensor && a.shape.microbatch_size == b.shape.microbatch_size &&
+         a.shape.tensor == b.shape.tensor && a.shape.context == b.shape.context &&
+         a.shape.microbatch_size == b.shape.microbatch_size &&
          a.shape.sequence_parallel == b.shape.sequence_parallel &&
          a.shape.distributed_optimizer == b.shape.distributed_optimizer;
 }
@@ -60,6 +61,17 @@ void name_strengths(std::vector<FoundPlan>& plans) {
   name("simplicity", [](const FoundPlan& p) { return things_to_set_up(p.choice); });
 }
 
+/// What a plan is an example of.
+auto idea_of(const Choice& choice) {
+  const PlanFamily& family = choice.family;
+  const Schedule& schedule = *family.schedule;
+  const bool there_and_back = schedule.layout != Layout::loop;
+  const bool pipeline = family.shape.depth > 1;  // of one stage there is nothing to order
+  const bool split = pipeline && !there_and_back && schedule.splits_backward;
+  return std::tuple(schedule.update, pipeline && there_and_back, pipeline && family.chunks > 1,
+                    split, family.shape.depth, family.shape.tensor, family.shape.context);
+}
+
 constexpr double kSameTime = 1e-9;
 
 }  // namespace
@@ -73,6 +85,18 @@ int things_to_set_up(const Choice& choice) {
   things += family.stages() != family.shape.depth;
   things += uneven(choice.layers);
   return things + varies(choice.recompute);
+}
+
+std::tuple<int, int, int> simplicity(const Choice& choice) {
+  const Shape& shape = choice.family.shape;
+  const bool recomputes = choice.family.schedule->checkpoints
+                              ? choice.family.checkpoint != Checkpoint::never
+                              : std::ranges::any_of(choice.recompute, [](const Recomputation& r) {
+                                  return r != Recomputation(Recompute::none);
+                                });
+  const int things = things_to_set_up(choice) + (shape.depth > 1) + (shape.tensor > 1) +
+                     (shape.context > 1) + recomputes + !choice.widths.empty();
+  return {things, shape.tensor * shape.context, shape.depth};
 }
 
 /// Orders that were searched for may differ in what makes no difference. With one stage there is
@@ -144,18 +168,27 @@ std::vector<FoundPlan> KeptPlans::offer(std::size_t most) const {
     offered[i] = true;
     ++count;
   };
-  std::size_t near = 0, simplest = 0, smallest = 0;  // plans_ are in the order of their cost
+  const auto add_idea = [&](std::size_t i) {
+    for (std::size_t other = 0; other < plans_.size(); ++other)
+      if (offered[other] && idea_of(plans_[other].choice) == idea_of(plans_[i].choice)) return;
+    add(i);
+  };
+  // plans_ are in the order of their cost
+  std::size_t near = 0, simplest = 0, smallest = 0, to_run = 0;
   while (near < plans_.size() && plans_[near].cost <= kSlowest * plans_[0].cost) {
     const FoundPlan& plan = plans_[near];
+    if (as_good(plan.cost, plans_[0].cost) &&
+        simplicity(plan.choice) < simplicity(plans_[to_run].choice))
+      to_run = near;
     if (things_to_set_up(plan.choice) < things_to_set_up(plans_[simplest].choice)) simplest = near;
     if (plan.judgement.memory_bytes < plans_[smallest].judgement.memory_bytes) smallest = near;
     ++near;
   }
   if (near > 0)
-    for (const std::size_t i : {std::size_t{0}, simplest, smallest}) add(i);
+    for (const std::size_t i : {std::size_t{0}, to_run, simplest, smallest}) add(i);
   for (std::size_t i = 0; i < near; ++i)
-    if (!dominated(plans_[i].cost, plans_[i].judgement.memory_bytes, plans_[i].choice)) add(i);
-  for (std::size_t i = 0; i < plans_.size(); ++i) add(i);
+    if (!dominated(plans_[i].cost, plans_[i].judgement.memory_bytes, plans_[i].choice)) add_idea(i);
+  for (std::size_t i = 0; i < plans_.size(); ++i) add_idea(i);
   std::vector<FoundPlan> out;
   for (std::size_t i = 0; i < plans_.size(); ++i)
     if (offered[i]) out.push_back(plans_[i]);

@@ -5,12 +5,18 @@
 // simpler. A plan is the simpler the less has to be set up beside 1F1B or GPipe with as many layers
 // in every stage: another schedule, several chunks, uneven layers, recomputation that differs from
 // stage to stage, ranks in another order.
+//
+// Times within the model's error of each other are equal: of plans that cost as much as the best,
+// the simplest is the one to run. Of each idea (how a device's stages lie, whether its backward is
+// split; depth, tensor and context degree) one plan is offered: the cheapest, or what is smallest or
+// simplest of all.
 #pragma once
 
 #include "plan/search/candidate.hpp"
 #include "plan/search/judgement.hpp"
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace penstock {
@@ -30,6 +36,15 @@ struct FoundPlan {
 /// Things to set up beside plain 1F1B, of those above; 0 to 5.
 int things_to_set_up(const Choice& choice);
 
+/// What the model is off by: the median error of times of a published iteration is 2 to 5 % in most
+/// sets of docs/scoreboard.md, and plans that differ by less cannot be told apart.
+inline constexpr double kModelError = 0.03;
+inline bool as_good(double cost, double best) { return cost <= best * (1 + kModelError); }
+
+/// Of equally fast plans the least is simplest: the degrees and techniques that it needs, then the
+/// tensor degree and the depth.
+std::tuple<int, int, int> simplicity(const Choice& choice);
+
 class KeptPlans {
  public:
   explicit KeptPlans(const Problem& problem) : problem_(problem) {}
@@ -45,8 +60,9 @@ class KeptPlans {
   /// Is one of them no more expensive, no larger and no less simple?
   bool dominated(double cost, double memory_bytes, const Choice& choice) const;
 
-  /// The best, the simplest and the smallest of those at most `kSlowest` times as expensive, then
-  /// what is dominated by none, then the others; best first.
+  /// The best, the simplest of those that are as good, the simplest and the smallest of those at
+  /// most `kSlowest` times as expensive, then what is dominated by none, then the others, of these
+  /// one of each idea; best first.
   std::vector<FoundPlan> offer(std::size_t most) const;
 
   static constexpr double kSlowest = 1.5;

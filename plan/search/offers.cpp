@@ -68,6 +68,7 @@ bool is_within(const Axes& axes, const Scenario& s) {
     return std::ranges::find(list, value) != list.end();
   };
   return has(axes.schedules, s.schedule) && has(axes.tensors, s.mesh.size(Axis::tensor)) &&
+         has(axes.contexts, s.mesh.size(Axis::context)) &&
          has(axes.depths, static_cast<int>(s.shape.depth)) &&
          has(axes.chunks, static_cast<int>(s.shape.chunks)) &&
          (s.mesh.size(Axis::tensor) == 1 || has(axes.sequence_parallel, s.sequence_parallel)) &&
@@ -113,8 +114,10 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
   if (known != reasons.end()) {
     offer.reasons = known->second;
   } else {
-    offer.plan.judgement.main_cause =
-        judge(offer.scenario, EngineChoice::exact, &offer.reasons, problem.programs()).main_cause;
+    const Judgement known =
+        judge(offer.scenario, EngineChoice::exact, &offer.reasons, problem.programs());
+    offer.plan.judgement.main_cause = known.main_cause;
+    offer.plan.judgement.mfu = known.mfu;
   }
   offer.placed = where_stages_lie(offer.scenario);
   const Form megatron = in_form(megatron_arguments, offer.scenario);

@@ -45,12 +45,23 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
   const double gpu_hour = full.request.terms.gpu_hour, updates = full.updates();
   const double hours = gpu_hours(plan);
   const auto asked = [](bool given, double value) { return given ? Json(value) : Json(); };
+  const double tokens = tokens_per_s(full, plan);
+  const double samples = offer.scenario.samples_per_update();
+  const double tokens_of_update = samples * static_cast<double>(full.tokens_per_sample());
   return {{"iteration_time_s", time_s},
+          {"samples_per_update", samples},
+          {"tokens_per_s", asked(tokens > 0, tokens)},
+          {"tokens_per_s_per_device", asked(tokens > 0, tokens / plan.choice.gpus())},
+          {"mfu", asked(plan.judgement.mfu > 0, plan.judgement.mfu)},
+          {"price_per_1e9_tokens",
+           asked(tokens > 0 && gpu_hour > 0, hours * gpu_hour / tokens_of_update * 1e9)},
+          {"as_good_as_best", !full.offers.empty() && full.as_good_as_best(plan)},
           {"time_per_stage_s", time_s / static_cast<double>(family.shape.microbatches)},
           {"throughput_samples_per_s", plan.throughput_samples_per_s},
           {"depth", family.shape.depth},
           {"width", family.shape.width},
           {"tensor", family.shape.tensor},
+          {"context", family.shape.context},
           {"sequence_parallel", family.shape.sequence_parallel},
           {"distributed_optimizer", family.shape.distributed_optimizer},
           {"chunks", family.chunks},
@@ -85,6 +96,13 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
           {"began_with", plan.from},
           {"also_called", plan.also},
           {"stages", stages_json(plan.choice)}};
+}
+
+Json given_json(const FullPlan& full) {
+  if (!full.given) return {};
+  Json job = full.given->offer ? offer_json(*full.given->offer, full) : Json::object();
+  job["why_not"] = full.given->why_not;
+  return job;
 }
 
 Json tally_json(const Tally& tally) {
@@ -182,6 +200,13 @@ Json to_json(const FullPlan& full) {
           {"objective", kObjectiveNames[static_cast<std::size_t>(full.request.search.objective)]},
           {"devices", full.problem.gpus()},
           {"batch", full.problem.batch()},
+          {"tokens_per_update", full.tokens_per_sample() * full.problem.batch()},
+          {"cluster", full.problem.base().cluster.name},
+          {"device", device_names(full.problem.base().cluster)},
+          {"software", full.problem.base().stack.name},
+          {"model_error", kModelError},
+          {"recommended", full.offers.empty() ? Json() : Json(full.recommended())},
+          {"given", given_json(full)},
           {"headroom", full.problem.headroom()},
           {"without_headroom", headroom_json(full)},
           {"layers", full.problem.layers_in_model()},

@@ -54,6 +54,15 @@ Choice choice_of(const Plan& plan) {
   return choice;
 }
 
+std::optional<Choice> with_batch_of(const Problem& problem, Choice choice) {
+  std::int64_t& microbatches = choice.family.shape.microbatches;
+  const auto samples = static_cast<std::int64_t>(problem.resolve(choice).samples_per_update());
+  const std::int64_t each = samples / microbatches;  // they go linearly with the microbatches
+  if (problem.batch() % each != 0) return std::nullopt;
+  microbatches = problem.batch() / each;
+  return choice;
+}
+
 std::function<SimulatedPlan(const Plan&, bool)> simulator(const Problem& problem) {
   return [&problem](const Plan& plan, bool alone) -> SimulatedPlan {
     try {

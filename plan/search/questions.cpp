@@ -12,6 +12,7 @@ void each_field(Like<Shape> auto& s, auto&& visit) {
   visit("microbatches", s.microbatches);
   visit("sequence_parallel", s.sequence_parallel);
   visit("distributed_optimizer", s.distributed_optimizer);
+  visit("context", s.context);
 }
 
 void each_field(Like<Arrangement> auto& a, auto&& visit) {
@@ -55,6 +56,7 @@ void each_field(Like<Choice> auto& c, auto&& visit) {
   visit("widths", c.widths);
   visit("split", c.divided);
   visit("placed", c.placed);
+  visit("overlaps", c.overlaps);
 }
 
 void each_field(Like<Question> auto& q, auto&& visit) {
@@ -83,6 +85,7 @@ void each_field(Like<Judgement> auto& j, auto&& visit) {
   visit("engine", j.engine);
   visit("why", j.why);
   visit("main_cause", j.main_cause);
+  visit("mfu", j.mfu);
 }
 
 void each_field(Like<Looked> auto& l, auto&& visit) {

@@ -4,6 +4,7 @@
 #include "plan/search/moves.hpp"
 #include "plan/search/order_trials.hpp"
 #include "plan/search/overfull.hpp"
+#include "plan/search/published.hpp"
 #include "plan/search/uniform.hpp"
 
 #include <fmt/format.h>
@@ -50,6 +51,7 @@ class Search {
     out_.cuts_of_searched_orders = orders_.look_there_and_back(left_);
     confirm_alternatives();
     balance_alternatives();
+    overlap_reductions();
     leave_rest();
     finish();
     return std::move(out_);
@@ -84,13 +86,23 @@ class Search {
         result.why_not = result.judgement.why;
         if (!result.judgement.fits) continue;
         result.throughput_samples_per_s = throughput(result.judgement);
-        keep(start.choice, result.judgement, start.from);
+        const auto with_batch = with_batch_of(problem_, start.choice);
+        const bool same = with_batch && with_batch->family.shape == start.choice.family.shape;
+        if (same || options_.other_batches)
+          keep(start.choice, result.judgement, start.from);
+        else if (with_batch)
+          take_up(*with_batch, start.from);
       } catch (const InputError& error) {
         result.why_not = error.what();
       } catch (const SystemError& error) {
         result.why_not = error.what();
       }
     }
+  }
+
+  void take_up(const Choice& choice, const std::string& from) {
+    const Judgement judgement = answers_.judgement_of(problem_.resolve(choice));
+    if (judgement.fits) keep(choice, judgement, from);
   }
 
   void improve_best() {
@@ -113,6 +125,19 @@ class Search {
       if (plan.from.empty())
         moves_.balances_layers(
             plan, [&](const Choice& choice) { return improves(choice, plan.from, plan.cost); });
+  }
+
+  /// Of the best plans, which may reduce their gradients beside the backward.
+  void overlap_reductions() {
+    constexpr std::size_t kTried = 3;
+    std::vector<FoundPlan> found = kept_.all();
+    if (found.size() > kTried) found.resize(kTried);
+    for (const FoundPlan& plan : found) {
+      if (plan.choice.overlaps || !problem_.may_overlap(plan.choice.family)) continue;
+      Choice overlapped = plan.choice;
+      overlapped.overlaps = true;
+      improves(overlapped, plan.from, plan.cost);
+    }
   }
 
   /// Keeps the plan when it costs less.
@@ -169,22 +194,20 @@ class Search {
     const auto usual = std::ranges::find(axes_.schedules, "1f1b", &Schedule::name);
     const bool one_stage = std::ranges::find(axes_.chunks, 1) != axes_.chunks.end();
     if (usual == axes_.schedules.end() || !one_stage || recomputes_.empty()) return;
-    for (const int t : axes_.tensors)
-      for (const int p : axes_.depths)
-        for (const int w : axes_.widths)
-          if (p * w * t == problem_.gpus() && more_evaluations()) try_usual(**usual, p, w, t);
+    for_each_mesh(problem_, axes_, [&](int p, int w, int t, int c) {
+      if (p * w * t * c == problem_.gpus() && more_evaluations()) try_usual(**usual, p, w, t, c);
+    });
     confirm_at_ += out_.evaluations;  // others first
   }
 
-  void try_usual(const Schedule& schedule, int p, int w, int t) {
+  void try_usual(const Schedule& schedule, int p, int w, int t, int c) {
     for (const std::int64_t b : axes_.microbatch_sizes) {
       if (problem_.batch() % (b * w) != 0) continue;
-      const auto [sequence, shared] = sharings_of(problem_, axes_, w, t).front();
-      Candidate candidate{{{p, w, t, b, problem_.batch() / (b * w), sequence, shared},
-                           &schedule,
-                           1,
-                           axes_.arrangements.front()},
-                          {}};
+      const auto [sequence, shared] = sharings_of(problem_, axes_, w * c, t).front();
+      const Shape shape{p, w, t, b, problem_.batch() / (b * w), sequence, shared, c};
+      if (ops_of(shape, p) > problem_.most_ops()) continue;
+      if (!problem_.cuts_sequences(shape)) return;
+      Candidate candidate{{shape, &schedule, 1, axes_.arrangements.front()}, {}};
       const PlanFamily family = candidate.family;
       if (p > problem_.layers() || !family.admitted()) return;
       const Bound bound = bounds_.bound_of(family, &candidate);
@@ -213,7 +236,9 @@ class Search {
 
   /// Its balanced cut, recomputing what it must to fit.
   void try_family(const PlanFamily& family) {
-    if (family.stages() > problem_.layers() || !family.admitted() || takes_too_long(family)) return;
+    if (family.stages() > problem_.layers() || !family.admitted() || takes_too_long(family) ||
+        ops_of(family.shape, family.stages()) > problem_.most_ops())
+      return;
     Candidate candidate{family, {}};
     bounds_.bound_of(family, &candidate);
     if (candidate.layers.empty()) candidate.layers = even_split(problem_.layers(), family.stages());
@@ -252,6 +277,7 @@ class Search {
     if (out_.evaluations >= orders_at_) {
       orders_at_ *= 4;
       orders_.look_into(represented_);
+      return true;  // what was open may be proven worse by what was found
     }
     const Node node = take_node(hopeless(least(queue_)) ? rest_ : queue_);
     switch (node.level) {
@@ -310,7 +336,7 @@ class Search {
   }
 
   void open_schedule_as(const PlanFamily& family) {
-    if (!family.admitted()) {
+    if (!family.admitted() || ops_of(family.shape, family.stages()) > problem_.most_ops()) {
       ++out_.families.made;
       ++out_.families.refused;
       return;
@@ -657,6 +683,8 @@ class Search {
 
   /// By what became of all that was made.
   std::string why_nothing() const {
+    const std::string too_long = too_long_text(problem_, axes_);
+    if (out_.shapes.made == 0 && !too_long.empty()) return "only " + too_long;
     if (out_.shapes.made == 0)
       return fmt::format(
           "no depth, width and microbatch size that may be chosen make {} samples per update on at "
@@ -665,7 +693,9 @@ class Search {
     const bool too_large =
         out_.shapes.too_large + out_.families.too_large + out_.cuts.too_large > 0;
     if (!why_not_.empty()) return why_not_;
-    if (too_large) return "no plan fits the devices' memory";
+    if (too_large)
+      return "no plan fits the devices' memory" +
+             (too_long.empty() ? "" : "; not looked at: " + too_long);
     return "no schedule that may be chosen runs with these stages, chunks, replicas and "
            "microbatches";
   }

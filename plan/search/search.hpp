@@ -76,6 +76,9 @@ struct SearchOptions {
   std::size_t top = 5;             ///< plans (kept_plans.hpp)
   bool uniform_recompute = false;  ///< every stage recomputes alike
   std::vector<Start> starts = {};
+  /// May a start that makes updates of other than the problem's samples be the answer? Else it is
+  /// taken with as many microbatches as make them, or not at all.
+  bool other_batches = false;
   /// Changes of the best plan (layers over a boundary between two stages, less recomputation) that
   /// are tried at most.
   std::size_t most_moves = 400;

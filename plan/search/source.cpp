@@ -50,6 +50,14 @@ Value with_memory(Value cluster, double bytes) {
   return cluster;
 }
 
+/// The model with another length of its samples.
+Value with_seq_length(Value model, std::int64_t tokens) {
+  if (model.kind != Value::Kind::map) model = map_of({{scalar("base"), std::move(model)}});
+  std::erase_if(model.entries, [](const Value::Entry& e) { return e.key.text == "seq_length"; });
+  model.entries.push_back({scalar("seq_length"), scalar(std::to_string(tokens))});
+  return model;
+}
+
 /// A file, the name of what is shipped, or a map as scenarios have them.
 Value part_of(const std::string& given, const std::string& origin) {
   std::error_code ignored;  // a long map is no possible name of a file
@@ -101,8 +109,12 @@ std::vector<Value::Entry> profiled_choice(const Value& document) {
 Value named_problem(const PlanSource& source) {
   const std::string& name = source.name;
   const bool own = source.input == PlanInput::calibration && !source.cluster;
-  Value text = without_choices(part_of(name, "penstock plan"),
+  Value model = part_of(name, "penstock plan");
+  if (source.seq_length) model = with_seq_length(std::move(model), *source.seq_length);
+  Value text = without_choices(std::move(model),
                                own ? part_of(name, "penstock plan") : given_cluster(source));
+  if (source.stack)
+    text.entries.push_back({scalar("stack"), part_of(*source.stack, "--stack")});
   if (!is_yaml(name) || !fs::exists(name)) return text;
   if (auto choice = profiled_choice(load_document(name)); !choice.empty())
     text.entries.push_back({scalar("pipeline"), map_of(std::move(choice))});
@@ -110,6 +122,36 @@ Value named_problem(const PlanSource& source) {
 }
 
 }  // namespace
+
+std::int64_t samples_of(std::int64_t tokens, std::int64_t tokens_per_sample) {
+  if (tokens_per_sample == 0)
+    throw InputError("--batch", "is in tokens, and the model's samples have no length");
+  const std::int64_t samples = tokens / tokens_per_sample;
+  if (tokens % tokens_per_sample == 0 && samples > 0) return samples;
+  throw InputError(
+      "--batch",
+      fmt::format("{} tokens are no whole number of samples of {} tokens; the nearest that are: "
+                  "{}{} (--batch N: samples)",
+                  tokens, tokens_per_sample,
+                  samples > 0 ? fmt::format("{} and ", samples * tokens_per_sample) : "",
+                  (samples + 1) * tokens_per_sample));
+}
+
+void check_batch(std::int64_t samples, std::int64_t tokens_per_sample, const PlanSource& source) {
+  // The largest batches that were published have 60 million tokens, and 16 samples at least.
+  constexpr std::int64_t kMostTokens = 256'000'000, kLeastSamples = 16;
+  if (source.batch_in_samples || source.batch_tokens || tokens_per_sample == 0) return;
+  if (samples <= kMostTokens / tokens_per_sample || samples < kLeastSamples * tokens_per_sample)
+    return;
+  const std::int64_t meant = samples / tokens_per_sample;
+  throw InputError(
+      "--batch",
+      fmt::format("{} samples of {} tokens are {:.3g} tokens per update: is the batch in tokens? "
+                  "then --batch {} ({} tokens); if not: --batch '{} samples'",
+                  samples, tokens_per_sample,
+                  static_cast<double>(samples) * static_cast<double>(tokens_per_sample), meant,
+                  meant * tokens_per_sample, samples));
+}
 
 bool is_yaml(const std::string& name) { return name.ends_with(".yaml") || name.ends_with(".yml"); }
 

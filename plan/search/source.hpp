@@ -34,11 +34,23 @@ struct PlanSource {
   std::optional<double> memory_bytes{};         ///< of a device, likewise
   std::optional<std::int64_t> profile_batch{};  ///< samples of the profile's minibatch; none: 1
   bool sequence_parallel = false, distributed_optimizer = false;  ///< of a model
+  std::optional<std::string> stack{};       ///< the software, of a model
+  std::optional<std::int64_t> seq_length{};  ///< in place of the model's, of a model
+  /// What the batch was given as: tokens, or samples however many tokens these are.
+  std::optional<std::int64_t> batch_tokens{};
+  bool batch_in_samples = false;
 
   std::int64_t minibatch() const { return profile_batch.value_or(1); }
   /// Of messages about what is wrong with it.
   std::string origin() const { return "penstock plan " + name; }
 };
+
+/// Samples of an update of so many tokens. Throws InputError where no number of samples makes them.
+std::int64_t samples_of(std::int64_t tokens, std::int64_t tokens_per_sample);
+
+/// Throws InputError, which asks, for a batch that is plainly one of tokens. `tokens_per_sample`: 0
+/// where samples have no length.
+void check_batch(std::int64_t samples, std::int64_t tokens_per_sample, const PlanSource& source);
 
 /// A profile on its cluster, or else on one or two levels, as a scenario without choices.
 std::string profile_problem(const PlanSource& source);

@@ -65,9 +65,9 @@ StageTable::StageTable(const Problem& problem, const Key& key)
   known_.resize(parts_.size());
   if (problem.base().profile) read_profile_use();
   const Cluster& cluster = problem.base().cluster;
-  // What tensor ranks exchange hides the host, as much as their link takes: by how much is not
-  // asked.
-  if (key.tensor > 1)
+  // What tensor and context ranks exchange hides the host, as much as their link takes: by how much
+  // is not asked.
+  if (key.tensor > 1 || key.context > 1)
     for (double* host : {&stack_.forward_host_s, &stack_.backward_host_s, &stack_.tensor_host_s})
       *host = 0;
   // Where nodes differ, those of the fastest would be a bound: none is the simplest one.
@@ -136,6 +136,7 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                       .recompute = key_.recompute,
                       .tensor = {key_.tensor, key_.sequence_parallel,
                                  key_.tensor > 1 && problem_.transfers_divided()},
+                      .context = key_.context,
                       .optimizer_shards = key_.optimizer_shards,
                       .stack = stack_});
 }
@@ -144,6 +145,7 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
     return exposed_s(
         c.recipes[static_cast<std::size_t>(kind)], c.duration_s(kind), [&](const Segment& s) {
+          if (s.axis != Axis::tensor) return 0.0;  // no less: what they wait for is not known
           const ExchangePrice& price = prices_[static_cast<std::size_t>(s.what)];
           return s.calls * price.call_s + static_cast<double>(s.bytes) * price.s_per_byte;
         });

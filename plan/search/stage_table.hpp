@@ -38,6 +38,7 @@ class StageTable {
   /// What costs depend on.
   struct Key {
     int tensor = 1;
+    int context = 1;
     int optimizer_shards = 1;
     bool sequence_parallel = false;
     std::int64_t microbatch_size = 1;

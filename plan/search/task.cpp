@@ -111,7 +111,9 @@ bool plans_a_chain(const PlanTask& task) {
 /// Plans are simulated as the problem that they are made for; where it cannot be one, a note.
 void use_simulation(PlanTask& task, const std::string& text) {
   try {
+    constexpr std::int64_t kMostOps = 4'000'000;  // in half a minute
     task.problem = std::make_unique<Problem>(text, task.name, task.request.batch);
+    task.problem->set_most_ops(kMostOps);
     task.request.simulate = simulator(*task.problem);
   } catch (const InputError& error) {
     const std::string why = error.what();
@@ -136,6 +138,8 @@ void plan_for_cluster(const Cluster& cluster, PlanTask& task) {
 
 void plan_for_scenario(const Scenario& scenario, PlanTask& task) {
   task.name = scenario.name;
+  if (scenario.perturbations.changes_times() || scenario.perturbations.reliability)
+    throw InputError(scenario.origin + ", perturbations", kPlansAreUndisturbed);
   if (scenario.transformer) {
     plan_for_transformer(scenario, task);
   } else if (scenario.profile) {
@@ -180,6 +184,8 @@ PlanTask task_of(const PlanSource& source, const Planner& planner, PlanRequest r
   } else {
     const Scenario scenario = scenario_of(source);
     plan_for_scenario(scenario, task);
+    if (scenario.transformer)
+      check_batch(batch > 0 ? batch : task.request.batch, scenario.transformer->seq_length, source);
     task.notes.insert(task.notes.end(), scenario.file_notes.begin(), scenario.file_notes.end());
     if (source.input != PlanInput::scenario) {
       task.name = scenario.transformer ? scenario.transformer->name : source.name;

@@ -17,6 +17,9 @@ class Result:
     scenario: str
     overrides: Any
     engine: str
+    model: Any
+    parameters: Optional[int]
+    seq_length: Optional[int]
     schedule: Any
     transfers: str
     stages: int
@@ -37,11 +40,15 @@ class Result:
     iteration_time_s: Optional[float]
     throughput_samples_per_s: float
     throughput_microbatches_per_s: float
+    tokens_per_s: Optional[float]
+    tokens_per_s_per_gpu: Optional[float]
     tokens_per_s_per_device: Optional[float]
+    tflops_per_gpu: Optional[float]
     tflops_per_device: Optional[float]
     mfu: Optional[float]
     hfu: Optional[float]
     epoch_s: Optional[float]
+    expected_error: Any
     bubble_fraction: float
     stage_bubble_fraction: float
     bubble: Dict[str, float]

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 
 from . import _core, elsewhere, errors
 from .results import Result
-from .values import changes_of, is_text, text_of, yaml_of
+from .values import changes_of, is_text, one_of_list, range_of, text_of, yaml_of
 
 Scenario = Union[str, "os.PathLike[str]", Mapping[str, Any], "ReadScenario"]
 
@@ -133,7 +133,7 @@ def _texts(given: Any, repeated: bool) -> List[str]:
 
 def _listed(values: Any) -> str:
     if isinstance(values, (list, tuple, range)):
-        return ",".join(text_of(value) for value in values)
+        return range_of(values) or ",".join(one_of_list(text_of(value)) for value in values)
     return os.fspath(values) if isinstance(values, os.PathLike) else text_of(values)
 
 
@@ -148,15 +148,40 @@ def _started(command, sources, options, **settings):
     """The program at work; ended when this is left."""
     with tempfile.TemporaryDirectory(prefix="penstock-") as folder:
         names = [_file_of(source, folder, i) for i, source in enumerate(sources)]
-        words = [*command.split(), *names, *_words(command, options)]
+        words = [*command.split(), *_words(command, options), "--", *names]  # a name is no option
+        _require_short(words)
         with subprocess.Popen([program(), *words], stdin=subprocess.DEVNULL, text=True,
                               env={**os.environ, "PENSTOCK_ERRORS": "json"},
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, **settings) as process:
             try:
                 yield process
             except BaseException:
-                process.kill()
+                _end(process)
                 raise
+
+
+_MOST_OF_WORD = 131_071  #: bytes: Linux starts no program with a longer one
+
+
+def _require_short(words: List[str]) -> None:
+    for word in words:
+        size = len(os.fsencode(word))
+        if size <= _MOST_OF_WORD:
+            continue
+        option, _, value = word.partition("=")
+        where = f"{option} {value.partition('=')[0][:60]}"
+        why = f"is of {size} bytes, and {_MOST_OF_WORD} are the most; give a range, or a part at a time"
+        raise errors.InputError([(where, 0, 0, why, f"{where}: {why}")])
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """So that nothing of it is left: it may take half a second to clean up."""
+    process.terminate()
+    try:
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    process.wait()
 
 
 def _answer_of(process: "subprocess.Popen[str]") -> str:
@@ -189,7 +214,7 @@ def _ask_with(executor: Executor, command: str, sources: List[Any], options: Map
             except BrokenExecutor as broken:
                 raise errors.SystemError(f"the executor broke: {broken}; {_why(answer)}") from broken
             except BaseException:
-                process.kill()
+                _end(process)
                 raise
             return answer.result()
     finally:

@@ -19,7 +19,7 @@ def from_hf(config: Any) -> Dict[str, Any]:
     (12, 768)
     """
     given = config if isinstance(config, Mapping) else config.to_dict()
-    return _imported("config.json", json.dumps(dict(given), default=str))
+    return _imported("config.json", json.dumps(dict(given), default=str, ensure_ascii=False))
 
 
 def from_megatron(args: Any, *, cluster: str = "dgx-h100") -> Dict[str, Any]:

@@ -9,6 +9,7 @@ import argparse
 import hmac
 import json
 import pathlib
+import re
 import secrets
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -50,6 +51,13 @@ def answer(asked: Dict[str, Any]) -> Dict[str, Any]:
         return {"problems": [{"rendered": str(error)}]}
 
 
+def _json_in(body: bytes) -> Any:
+    """Throws ValueError, or RecursionError where it is nested too deep."""
+    asked = json.loads(body.decode())
+    json.dumps(asked, ensure_ascii=False).encode()  # an escaped half of a character is none
+    return asked
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: "Server"
     protocol_version = "HTTP/1.1"
@@ -63,14 +71,19 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:  # noqa: N802
         if self._refused("simulate"):
             return
-        size = self.headers.get("Content-Length", "")
-        if not size.isdigit() or int(size) > _MOST_BYTES:
+        sizes = self.headers.get_all("Content-Length", [])
+        if len(sizes) != 1 or not re.fullmatch("[0-9]+", sizes[0]):
+            return self._send(400, "text/plain", b"needs one Content-Length, a number of bytes\n")
+        if len(sizes[0].lstrip("0")) > len(str(_MOST_BYTES)) or int(sizes[0]) > _MOST_BYTES:
             return self._send(413, "text/plain", b"too large\n")
+        body = self.rfile.read(int(sizes[0]))
+        if len(body) < int(sizes[0]):
+            return self._send(400, "text/plain", b"ends before its Content-Length\n")
         try:
-            asked = json.loads(self.rfile.read(int(size)))
-            said = answer(asked if isinstance(asked, dict) else {})
-        except ValueError:
-            return self._send(400, "text/plain", b"is no JSON\n")
+            asked = _json_in(body)
+        except (ValueError, RecursionError):
+            return self._send(400, "text/plain", b"is no JSON of a few levels in UTF-8\n")
+        said = answer(asked if isinstance(asked, dict) else {})
         self._send(200, "application/json", json.dumps(said).encode())
 
     def _refused(self, path: str) -> bool:
@@ -104,6 +117,11 @@ class Server(ThreadingHTTPServer):
         self.page = page().encode()
         self.token = secrets.token_urlsafe(24)
         super().__init__(("127.0.0.1", port), _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who went away before the answer, or never asked, is no error of ours."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
 
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/{self.token}/"

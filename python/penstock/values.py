@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 
 def text_of(value: Any) -> str:
@@ -11,12 +11,44 @@ def text_of(value: Any) -> str:
     >>> text_of(True), text_of([1, 2]), text_of("100 Gbps"), text_of(None)
     ('true', '[1, 2]', '100 Gbps', 'null')
     """
-    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+    return value if isinstance(value, str) else json_of(value)
+
+
+def json_of(value: Any) -> str:
+    """In characters themselves: YAML, which reads it, has no escape for one by its two halves.
+
+    >>> json_of({"name": "\U0001f600"})
+    '{"name": "\U0001f600"}'
+    """
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def one_of_list(text: str) -> str:
+    """A value between commas: quoted where it would be read as several.
+
+    >>> one_of_list("it's"), one_of_list("a, b"), one_of_list("[1, 2]")
+    ("it's", '"a, b"', '[1, 2]')
+    """
+    return text if text[:1] in ("", "[", "{", '"', "'") or not set(",[]{}") & set(text) else json_of(text)
+
+
+def range_of(values: Sequence[Any]) -> str:
+    """Of whole numbers that are equally far apart, which may be many, the range; else "".
+
+    >>> range_of(range(1, 100_001)), range_of([2, 4, 6, 8, 10]), range_of([1, 2, 4, 8])
+    ('1:100000:+1', '2:10:+2', '')
+    """
+    few = len(values) < 5 or not all(type(value) is int for value in values)
+    step = 0 if few else values[1] - values[0]
+    same = step > 0 and all(b - a == step for a, b in zip(values, values[1:]))
+    return f"{values[0]}:{values[-1]}:+{step}" if same else ""
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, range):
+        return list(value)
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays
         return value.tolist()
     raise TypeError(f"{type(value).__name__} has no place in a scenario")
@@ -43,5 +75,5 @@ def is_text(source: str) -> bool:
 
 def yaml_of(scenario: Mapping[str, Any]) -> str:
     """JSON is YAML; a line for each key, so that an error points at one."""
-    lines: Dict[str, str] = {k: json.dumps(v, default=_plain) for k, v in scenario.items()}
-    return "".join(f"{json.dumps(key)}: {text}\n" for key, text in lines.items())
+    lines: Dict[str, str] = {k: json_of(v) for k, v in scenario.items()}
+    return "".join(f"{json_of(key)}: {text}\n" for key, text in lines.items())

@@ -1,4 +1,4 @@
-#include "base/json.hpp"
+#include "base/json_depth.hpp"
 
 #include <gtest/gtest.h>
 
@@ -46,6 +46,42 @@ TEST(Json, WhatIsNoneSaysWhere) {
   } catch (const JsonError& error) {
     EXPECT_EQ(error.byte, 10U);
   }
+}
+
+std::string nested(std::size_t depth, const std::string& open, const std::string& close) {
+  std::string text;
+  for (std::size_t i = 0; i < depth; ++i) text += open;
+  text += "0";
+  for (std::size_t i = 0; i < depth; ++i) text += close;
+  return text;
+}
+
+TEST(Json, WhatIsNestedTooDeepIsRefusedWithItsPlace) {
+  for (const auto& [open, close] : {std::pair("[", "]"), std::pair("{\"[\\\"\":", "}")}) {
+    const std::string most = nested(kDeepestJson, open, close);
+    EXPECT_EQ(Json::parse(most).dump(), most);
+    for (const std::size_t depth : {kDeepestJson + 1, std::size_t{300'000}}) {
+      EXPECT_EQ(Json::parse_if(nested(depth, open, close)), nullptr);
+      EXPECT_EQ(Json::parse_if(nested(depth, open, "")), nullptr);
+      try {
+        Json::parse(nested(depth, open, close));
+        FAIL();
+      } catch (const JsonError& error) {
+        EXPECT_STREQ(error.what(), "is nested more than 128 deep");
+        EXPECT_EQ(error.byte, kDeepestJson * std::string(open).size() + 1);
+      }
+    }
+  }
+  std::string wide = "[";
+  for (int i = 0; i < 1000; ++i) wide += "[{}],\"[[\",";
+  EXPECT_NO_THROW(Json::parse(wide + "0]"));  // depth, not how many brackets there are
+}
+
+TEST(Json, NothingThatATerminalObeysIsPrinted) {
+  const Json json("\x1b \x7f \xc2\x9b \xe2\x80\xae \xe2\x81\xa6 \xd8\x9c \x9b");
+  EXPECT_EQ(json.dump(), R"("\u001b \u007f \u009b \u202e \u2066 \u061c )"
+                         "\xef\xbf\xbd\"");
+  EXPECT_EQ(Json::parse("\"\\u202e\"").dump(), "\"\\u202e\"");
 }
 
 TEST(Json, MembersAreFoundOrMissing) {

@@ -1,3 +1,4 @@
+#include "base/say.hpp"
 #include "base/table.hpp"
 
 #include <gtest/gtest.h>
@@ -94,6 +95,26 @@ TEST(TextTable, ColumnsThatHaveNoRoomStandBelowBesideTheFirst) {
             "  x       333\n");
   EXPECT_EQ(table.fit(7, {"least"}), "") << "not even without it";
   EXPECT_EQ(table.render(0, 0), "name  much  little  least\nx        1      22    333\n");
+}
+
+TEST(TextTable, ACellIsOneLineWithoutWhatATerminalObeys) {
+  TextTable table({"name", "n"});
+  table.add_row({"a\x1b[31m\n\xc2\x9b \x9b\xe2\x80\xae", "1"});
+  EXPECT_EQ(table.render(0, 0),
+            "name                            n\n"
+            "a\\x1b[31m\\x0a\\u009b \\x9b\\u202e  1\n");
+}
+
+TEST(WithoutControls, LeavesLettersAndWritesOutWhatATerminalObeys) {
+  EXPECT_EQ(without_controls("é\n\t漢😀"), "é\n\t漢😀");
+  EXPECT_EQ(without_controls("a\tb", ""), "a\\x09b");
+  EXPECT_EQ(without_controls("\r\x1b\x7f"), "\\x0d\\x1b\\x7f");
+  EXPECT_EQ(without_controls("\xc2\x80\xc2\x9f\xc2\xa0"), "\\u0080\\u009f\xc2\xa0");
+  EXPECT_EQ(without_controls("\xe0\x82\x9b"), "\\u009b") << "of more bytes than it needs";
+  EXPECT_EQ(without_controls("\x80\x9b\xff\xe2\x80"), "\\x80\\x9b\\xff\\xe2\\x80");
+  const char* const marks[] = {"\xd8\x9c",     "\xe2\x80\x8e", "\xe2\x80\x8f", "\xe2\x80\xaa",
+                               "\xe2\x80\xae", "\xe2\x81\xa6", "\xe2\x81\xa9"};
+  for (const char* mark : marks) EXPECT_EQ(without_controls(mark).substr(0, 2), "\\u") << mark;
 }
 
 }  // namespace

@@ -413,6 +413,7 @@ FIELDS = {
     "feasible": bool, "infeasible_because": LIST, "makespan_s": NUMBER,
     "iteration_time_s": NUMBER_OR_NULL, "throughput_samples_per_s": NUMBER,
     "throughput_microbatches_per_s": NUMBER, "tokens_per_s_per_device": NUMBER_OR_NULL,
+    "tokens_per_s": NUMBER_OR_NULL, "tokens_per_s_per_gpu": NUMBER_OR_NULL, "tflops_per_gpu": NUMBER_OR_NULL,
     "tflops_per_device": NUMBER_OR_NULL, "mfu": NUMBER_OR_NULL, "hfu": NUMBER_OR_NULL,
     "bubble_fraction": NUMBER, "stage_bubble_fraction": NUMBER, "bubble": MAP, "communication": MAP,
     "critical_path": LIST, "ops": WHOLE, "devices": LIST, "links": LIST}
@@ -682,6 +683,9 @@ pipeline: {stages: 4, microbatches: 8}
         model = 3 * (forward + 2 * b * s * h * v)
         rate = r["throughput_microbatches_per_s"] / devices
         for field, right in (("tflops_per_device", model * rate / 1e12),
+                             ("tflops_per_gpu", model * rate / 1e12),
+                             ("tokens_per_s_per_gpu", b * s * rate),
+                             ("tokens_per_s", devices * b * s * rate),
                              ("mfu", model * rate / 125e12),
                              ("hfu", (model + forward) * rate / 125e12),
                              ("tokens_per_s_per_device", b * s * rate)):
@@ -708,7 +712,7 @@ pipeline: {stages: 4, microbatches: 8}
 
     def test_a_device_holds_what_its_smallest_gpu_does(self):
         path = self.scenario(
-            "model: gpt-355m\nschedule: 1f1b\n"
+            "model: gpt-355m\nstack: none\nschedule: 1f1b\n"
             "cluster: {inter: 25 Gbps, intra: 50 GB/s, devices_per_node: 1, "
             "groups: [{device: A100-80}, {device: V100-16}]}\n"
             "pipeline: {stages: 1, width: 2, replication: split, microbatch_size: 2}\n")
@@ -1426,6 +1430,7 @@ pipeline: {{{self.PIPELINES[schedule][1]}, reduction: {{algorithm: ring}}}}
         def per_microbatch(schedule, recompute):
             r = self.result(self.scenario(f"""
 model: gpt-355m
+stack: none
 cluster: {{base: p3.16xlarge}}
 schedule: {schedule}
 batches: 6

@@ -76,7 +76,7 @@ class Work(Case):
             self.assertIn(text, table)
 
     def test_stages_without_layers_are_accepted_everywhere(self):
-        model = ("model: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 512, "
+        model = ("stack: none\nmodel: {num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 512, "
                  "seq_length: 32, precision: fp32}\n"
                  "cluster: {devices: 3, device: {peak: {fp32: 1 TFLOP/s}, memory: 4 GiB}, "
                  "link: {bandwidth: 1 GB/s, latency: 1 us}}\n")
@@ -139,7 +139,7 @@ class Carried(Case):
                                                "4; group left out"])
 
     def test_every_device_keeps_its_layers(self):
-        case = self.file("model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: interleaved-1f1b\n"
+        case = self.file("model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\nschedule: interleaved-1f1b\n"
                          "pipeline: {stages: 4, chunks: 2, microbatches: 8, microbatch_size: 8, "
                          "recompute: full, split: [4, 4, 4, 4, 3, 4, 5, 4]}\n")
         names = ["interleaved-1f1b", "1f1b", "v-half", "torchgpipe"]
@@ -153,7 +153,7 @@ class Carried(Case):
                 self.assertIn("split: balanced, not the list", r["notes"][0])
             else:
                 self.assertEqual(layers, [7, 8, 9, 8], r["schedule"])
-        back = self.file("model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: 1f1b\n"
+        back = self.file("model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\nschedule: 1f1b\n"
                          "pipeline: {stages: 4, microbatches: 8, microbatch_size: 8, "
                          "recompute: [full, none, none, none], split: [7, 8, 9, 8]}\n")
         (v,) = self.json("compare", back, "--over", "schedule=zb-v")
@@ -261,7 +261,7 @@ class Batch(Case):
         self.assertNotIn("pipeline.width", self.run_it(*sweep[:4], "--over", "width=1,8").stderr)
 
     def test_a_given_batch_is_the_same_for_all_rows(self):
-        case = self.file("model: gpt-355m\ncluster: {base: p3.16xlarge, nodes: 4}\n"
+        case = self.file("model: gpt-355m\nstack: none\ncluster: {base: p3.16xlarge, nodes: 4}\n"
                          "schedule: 1f1b\n"
                          "pipeline: {stages: 8, recompute: full, global_batch_size: 64}\n")
         over = ["--over", "stages=2,4,8", "--over", "width=1,2,4",
@@ -279,7 +279,7 @@ class Batch(Case):
 class Optimistic(Case):
     """Microbatches smaller than the efficiency curve knows, wherever rows are ranked."""
 
-    SMALL = ("model: gpt-355m\ncluster: {base: p3.16xlarge, nodes: 1}\nschedule: 1f1b\n"
+    SMALL = ("model: gpt-355m\nstack: none\ncluster: {base: p3.16xlarge, nodes: 1}\nschedule: 1f1b\n"
              "pipeline: {stages: 4, recompute: full, global_batch_size: 64}\n")
 
     def test_a_sweep_marks_its_rows(self):
@@ -351,7 +351,7 @@ class Several(Case):
                       self.run_it("compare", good, "--over", "microbatches=1:99", code=2).stderr)
 
     def test_a_stacks_capacity_says_what_it_is_made_of(self):
-        job = self.file("model: llama-3-8b\ncluster: dgx-h100\nschedule: 1f1b\n"
+        job = self.file("model: llama-3-8b\nstack: none\ncluster: dgx-h100\nschedule: 1f1b\n"
                         "pipeline: {stages: 2, tensor: 4, microbatches: 4}\n")
         of_stack = self.json("simulate", job, "--set", "stack=nanotron")
         has = (81559 * 2**20 - 2e9) * (1 - 0.009)
@@ -446,7 +446,7 @@ class Launchers(Case):
 class Traps(Case):
     """Answers that were right by their own words and wrong for who asked."""
 
-    LLAMA = ("model: llama-3-8b\ncluster: {base: dgx-h100, nodes: 1}\nschedule: 1f1b\n"
+    LLAMA = ("model: llama-3-8b\nstack: none\ncluster: {base: dgx-h100, nodes: 1}\nschedule: 1f1b\n"
              "pipeline: {stages: 8, microbatches: 16}\n")
     SCRIPT = ("--num-layers 16 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
               "--max-position-embeddings 2048 --micro-batch-size 1 --global-batch-size 16 "
@@ -666,7 +666,7 @@ class Advice(Case):
         self.assertIn("interleaved-1f1b", interleaved)
 
     def test_tensor_degree_and_replicas_are_traded(self):
-        case = self.file("model: gpt-1.3b\ncluster: dgx-a100\nschedule: 1f1b\n"
+        case = self.file("model: gpt-1.3b\nstack: none\ncluster: dgx-a100\nschedule: 1f1b\n"
                          "pipeline: {stages: 1, tensor: 8, width: 1, microbatch_size: 4, "
                          "global_batch_size: 64}\n")
         result = self.json("simulate", case)
@@ -716,7 +716,7 @@ class Plan(Case):
         self.assertRegex(text, r"(?m)^not searched: .*ZeRO-3")
 
     def test_context_parallelism_is_shown_and_not_silently_planned_away(self):
-        text = ("model: {base: llama-3-8b, seq_length: 131072}\ncluster: {base: dgx-h100, nodes: 2}\n"
+        text = ("model: {base: llama-3-8b, seq_length: 131072}\nstack: none\ncluster: {base: dgx-h100, nodes: 2}\n"
                 "schedule: 1f1b\npipeline: {stages: 2, global_batch_size: 16, context: 4, tensor: 2, "
                 "recompute: full}\n")
         shown = self.run_it("simulate", "-", stdin=text).stdout

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ BINARY = os.environ["PENSTOCK_BINARY"]
 ENVIRONMENT = os.environ | {"PENSTOCK_HOME": str(SOURCE), "LC_ALL": "C.UTF-8"}
 # Replicas that wait for no other: in which order they update is a matter of time.
 WITHOUT_TRAINING = {"asp"}
-GPT = """model: {{num_layers: 4, hidden_size: 32, num_attention_heads: 2, vocab_size: {vocabulary}, seq_length: 32,
+GPT = """stack: none\nmodel: {{num_layers: 4, hidden_size: 32, num_attention_heads: 2, vocab_size: {vocabulary}, seq_length: 32,
         precision: fp32}}
 cluster: {{base: p3.16xlarge}}
 schedule: {schedule}
@@ -231,6 +232,87 @@ class Curves(Case):
                             "--set", "training.learning_rate=5")
         self.assertFalse(one["complete"])
         self.assertIn("diverged", one["stopped_because"])
+
+
+class Checkpoints(Case):
+    """What is taken for a checkpoint, and what is left alone."""
+
+    def setUp(self):
+        super().setUp()
+        self.path, self.checkpoint = self.gpt(updates=6), self.folder / "run.ckpt"
+        self.words = ("train", self.path, "--checkpoint", str(self.checkpoint))
+        self.curve(*self.words[1:])
+        self.whole = self.checkpoint.read_bytes()
+
+    def refused(self, *words):
+        before = self.checkpoint.read_bytes()
+        done = run(*words)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), (words, done.stderr))
+        self.assertEqual(self.checkpoint.read_bytes(), before)
+        return done.stderr
+
+    def test_one_that_is_there_is_not_replaced_unasked(self):
+        said = self.refused(*self.words)
+        self.assertIn("is there already; --resume continues that training, --force replaces it", said)
+        self.assertEqual(run(*self.words, "--resume").returncode, 0)
+        self.assertEqual(self.checkpoint.read_bytes(), self.whole)
+        self.assertEqual(run(*self.words, "--force", "--set", "training.seed=7").returncode, 0)
+        self.assertNotEqual(self.checkpoint.read_bytes(), self.whole)
+        self.assertIn("give one of them", self.refused(*self.words, "--force", "--resume"))
+        self.assertIn("needs the --checkpoint", self.refused("train", self.path, "--force"))
+
+    def test_what_is_none_is_always_left_alone(self):
+        for content in (b"", b"something else", b"penstock", pathlib.Path(self.path).read_bytes(), b"\x1f\x8b"):
+            self.checkpoint.write_bytes(content)
+            for more in ((), ("--resume",), ("--force",)):
+                self.assertIn("is no checkpoint; it is left alone", self.refused(*self.words, *more))
+        text = pathlib.Path(self.path).read_bytes()
+        for more in ((), ("--resume",), ("--force",)):
+            self.assertEqual(run("train", self.path, "--checkpoint", self.path, *more).returncode, 2)
+            self.assertEqual(pathlib.Path(self.path).read_bytes(), text)
+        done = run("train", self.path, "--checkpoint", str(self.folder))
+        self.assertEqual((done.returncode, "is a folder" in done.stderr), (2, True), done.stderr)
+
+    def test_each_of_several_is_looked_at_before_any_is_trained(self):
+        words = ("train", self.path, "--seeds", "2", "--checkpoint", str(self.folder / "s.ckpt"))
+        (self.folder / "s.ckpt.1").write_text("mine")
+        done = run(*words)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertFalse((self.folder / "s.ckpt.0").exists())
+        self.assertEqual((self.folder / "s.ckpt.1").read_text(), "mine")
+
+    def test_a_damaged_one_is_refused_whichever_bit_it_is(self):
+        chosen = random.Random(5)
+        header = self.whole.index(b"\0")
+        places = [0, 20, 25, 30, 45, 60, header - 5, header, header + 1, len(self.whole) - 1]
+        places += [chosen.randrange(len(self.whole)) for _ in range(10)]
+        for at in places:
+            damaged = bytearray(self.whole)
+            damaged[at] ^= 1 << chosen.randrange(8)
+            self.checkpoint.write_bytes(damaged)
+            self.assertRegex(self.refused(*self.words, "--resume"), "no checkpoint|another version|damaged", at)
+        for size in (len(self.whole) - 1, len(self.whole) // 2, header, 60, 30, 22):
+            self.checkpoint.write_bytes(self.whole[:size])
+            self.assertIn("damaged", self.refused(*self.words, "--resume"), size)
+        self.checkpoint.write_bytes(self.whole + b"\0")
+        self.assertIn("damaged", self.refused(*self.words, "--resume"))
+
+    def test_an_edited_loss_is_not_printed(self):
+        at = self.whole.index(b'"loss": ') + len('"loss": ')
+        edited = self.whole[:at] + (b"1" if self.whole[at:at + 1] != b"1" else b"2") + self.whole[at + 1:]
+        self.checkpoint.write_bytes(edited)
+        self.assertIn("damaged", self.refused(*self.words, "--resume"))
+
+    def test_one_of_another_scenario_or_version(self):
+        self.assertIn("of another scenario", self.refused(*self.words, "--resume", "--set", "training.seed=9"))
+        self.checkpoint.write_bytes(self.whole.replace(b"checkpoint 3", b"checkpoint 2", 1))
+        self.assertIn("of another version of penstock", self.refused(*self.words, "--resume"))
+
+    def test_a_compressed_one(self):
+        packed = str(self.folder / "run.ckpt.gz")
+        self.curve(self.path, "--checkpoint", packed)
+        self.assertIn("is there already", self.refused("train", self.path, "--checkpoint", packed))
+        self.curve(self.path, "--checkpoint", packed, "--resume")
 
 
 class Refusals(Case):

@@ -24,6 +24,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 
 namespace penstock::fuzz {
@@ -359,12 +360,28 @@ std::vector<std::string> written_sailor_files() {
           R"("2":{"1":{"0":[5,4,0],"1":[5,4,0]}}})"};
 }
 
+namespace {
+
+/// Texts that nest without end, longer than a stack is deep where a reader calls itself for each level.
+std::vector<std::string> deep_seeds() {
+  constexpr std::size_t kBytes = 300'000;
+  std::vector<std::string> seeds;
+  for (const std::string_view open : {"[", "{\"a\":", "- ", "{a: ", "("}) {
+    std::string& seed = seeds.emplace_back();
+    while (seed.size() < kBytes) seed += open;
+  }
+  return seeds;
+}
+
+}  // namespace
+
 void write_seeds(const std::string& folder) {
   for (const Target& target : targets()) {
     const fs::path here = fs::path(folder) / target.name;
     fs::remove_all(here);  // with what was found since
     fs::create_directories(here);
-    const Material material = material_of(target);
+    Material material = material_of(target);
+    std::ranges::move(deep_seeds(), std::back_inserter(material.seeds));
     std::ofstream list(here.string() + ".list");
     for (std::size_t i = 0; i < material.seeds.size(); ++i) {
       const fs::path file = here / fmt::format("seed-{}", i);

@@ -21,6 +21,7 @@ from run_test import RUN, SOURCE, TRANSFORMER, Case
 SANITIZED = "PENSTOCK_SANITIZED" in os.environ or "PENSTOCK_THOROUGH" not in os.environ
 MODULES = pathlib.Path(os.environ["PENSTOCK_MODULES"])
 GPT = """
+stack: none
 model: {num_layers: 8, hidden_size: 32, num_attention_heads: 2, vocab_size: 64, seq_length: 16,
         precision: %s}
 """

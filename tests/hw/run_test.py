@@ -42,6 +42,7 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not LAUNCHERS.match(k)} | 
 TIMEOUT = 300
 
 TRANSFORMER = """
+stack: none
 model: {num_layers: 8, hidden_size: 16, num_attention_heads: 2, vocab_size: 40, seq_length: 8,
         precision: fp32}
 cluster: {devices: 8, memory: 16 GiB, link: {latency: 1 us, bandwidth: 10 GB/s}, device: v100-32}
@@ -542,6 +543,7 @@ class Refusals(Case):
         text = """
 name: llama
 model: llama-3-8b
+stack: none
 cluster: dgx-a100
 schedule: 1f1b
 batches: 1
@@ -767,7 +769,7 @@ class Failing(Case):
     def test_without_memory_a_run_ends_all_the_same(self):
         """OpenBLAS asks for its buffers again and again: at 1.4 GB of address space here, where the
         stages' memory is there and its own is not. Where that is depends on the machine."""
-        model = ("model: {num_layers: 4, hidden_size: 1024, num_attention_heads: 8, vocab_size: 1000, "
+        model = ("stack: none\nmodel: {num_layers: 4, hidden_size: 1024, num_attention_heads: 8, vocab_size: 1000, "
                  "seq_length: 512, precision: fp32, flash_attention: false}\n"
                  "cluster: {devices: 2, link: 10 GB/s, device: v100-32}\n")
         program = self.program(stages=2, model=model)

@@ -278,6 +278,51 @@ class Installing(LauncherTest):
         self.assertIn("apt-get install -y --no-install-recommends libfmt-dev\n", result.stderr)
 
 
+class Python(LauncherTest):
+    """`./penstock python`: the package is built when it is first asked for."""
+
+    def assert_starts_python(self) -> None:
+        result = self.box.run("python", "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])", "two words")
+        self.assertEqual((result.stdout, result.returncode),
+                         (f"{self.box.tree.resolve()}/build/python ['two words']\n", 0), result.stderr)
+
+    def test_it_is_built_once_and_python_started(self) -> None:
+        self.assert_starts_python()
+        self.assertRegex(self.box.calls("ninja")[0], r"build runtime python$")
+        self.box.forget()
+        self.assert_starts_python()
+        self.assertEqual(self.box.calls(), [])
+
+    def test_what_it_needs_is_installed_and_the_build_configured_again(self) -> None:
+        (self.box.missing / "pybind11").touch()
+        self.box.run("simulate")
+        self.assertEqual(self.box.requested_packages(), set())
+        self.box.fake("apt-get", 'rm "{missing}/pybind11"')
+        self.assert_starts_python()
+        self.assertEqual(self.box.requested_packages(), {"pybind11-dev"})
+        self.assertEqual(len(self.box.calls("meson setup --reconfigure")), 1)
+
+    def test_a_build_that_still_has_no_package_says_why(self) -> None:
+        self.box.fake("meson", 'mkdir -p "{tree}/build" && touch "{tree}/build/build.ninja"')
+        result = self.box.run("python")
+        self.assertEqual((result.stdout, result.returncode), ("", 1))
+        self.assertRegex(result.stderr, r"cannot be built .*configure\.log")
+
+    def test_a_changed_module_of_the_package_is_built(self) -> None:
+        self.assert_starts_python()
+        module = self.box.tree / "python/penstock/results.py"
+        module.parent.mkdir(parents=True)
+        module.write_text("# results\n")
+        self.box.forget()
+        self.assert_starts_python()
+        self.assertEqual(len(self.box.calls("ninja")), 1)
+
+    def test_the_users_own_path_is_kept(self) -> None:
+        result = self.box.run("python", "-c", "import os; print(os.environ['PYTHONPATH'])",
+                              env=self.box.environment() | {"PYTHONPATH": "/mine"})
+        self.assertEqual(result.stdout, f"{self.box.tree.resolve()}/build/python:/mine\n", result.stderr)
+
+
 class Check(LauncherTest):
     def check(self, *arguments):
         return self.box.run(*arguments, command=self.box.tree / "check")

@@ -19,12 +19,14 @@ ORDINARY_TOOLS = ["bash", "cat", "cp", "env", "find", "flock", "grep", "mkdir", 
 FAKE_MESON = """
 case $1 in
   setup) for dir; do case $dir in */build | */build-sanitize | */build-thread | */build-fuzz) break ;; esac; done
-         mkdir -p "$dir" && touch "$dir/build.ninja" ;;
+         mkdir -p "$dir" && touch "$dir/build.ninja"
+         [[ -e "{missing}/pybind11" ]] || echo "build python: phony" >"$dir/build.ninja" ;;
 esac
 """
 FAKE_NINJA = """
 echo "[1/1] linking penstock"
 mkdir -p "$2/cli" && cp "{tree}/cli/program" "$2/cli/penstock" && cp "$2/cli/penstock" "$2/cli/penstock-first"
+if [[ " $* " == *" python "* ]]; then mkdir -p "$2/python/penstock" && touch "$2/python/penstock/_core.so"; fi
 """
 # "Installs" by copying what is offered under the name of the package.
 FAKE_APT_GET = """

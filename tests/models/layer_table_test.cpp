@@ -34,6 +34,38 @@ TEST(LayerTable, AChainHasTimesAndBytesWithTheirUnits) {
   EXPECT_EQ(profile.layers[1].last_reader, -1);
 }
 
+TEST(LayerTable, UnitsMayStandInTheFirstLineAndColumnsHaveTheirUsualNames) {
+  for (const char* text :
+       {"layer,forward [ms],backward (ms),activation [MB],parameters\n",
+        "name,fwd_ms,bwd_ms,act_MB,params\n", "Layer,FWD ms,BWD ms,output (MB),num_params\n"}) {
+    const PipedreamProfile profile =
+        parse(std::string(text) + "conv,1.5,3,2,1000\nfc,500us,1ms,3 KB,4 KB\n");
+    ASSERT_EQ(profile.layers.size(), 2U) << text;
+    EXPECT_DOUBLE_EQ(profile.layers[0].forward_s, 1.5e-3) << text;
+    EXPECT_DOUBLE_EQ(profile.layers[0].backward_s, 3e-3) << text;
+    EXPECT_DOUBLE_EQ(profile.layers[0].activation_bytes, 2e6) << text;
+    EXPECT_DOUBLE_EQ(profile.layers[0].parameter_bytes, 4000) << text;
+    EXPECT_DOUBLE_EQ(profile.layers[1].forward_s, 0.5e-3) << text;
+    EXPECT_DOUBLE_EQ(profile.layers[1].activation_bytes, 3000) << text;
+    EXPECT_DOUBLE_EQ(profile.layers[1].parameter_bytes, 4000) << text;
+  }
+  EXPECT_DOUBLE_EQ(parse("layer,ms\na,9\n").layers[0].forward_s, 3e-3);
+}
+
+TEST(LayerTable, ABareNumberNamesTheUnitThatIsMissing) {
+  EXPECT_NE(error_of("layer,time\na,9\n").find("'time [ms]'"), std::string::npos);
+  EXPECT_NE(error_of("layer,time,act\na,9 ms,7\n").find("'activation [MB]'"), std::string::npos);
+  EXPECT_NE(error_of("layer,time [furlong]\na,9\n").find("unknown column 'time [furlong]'"),
+            std::string::npos);
+  EXPECT_NE(error_of("layer,fwd,forward,bwd\na,1 ms,1 ms,1 ms\n").find("given twice"),
+            std::string::npos);
+}
+
+TEST(LayerTable, SaysWhetherOnlyOutputsAreKnown) {
+  EXPECT_TRUE(parse("layer,time,activation\na,9 ms,2 KB\n").outputs_only);
+  EXPECT_FALSE(parse("layer,time,activation,stash\na,9 ms,2 KB,0\n").outputs_only);
+}
+
 TEST(LayerTable, OneTimeIsAThirdForwardAndTwoThirdsBackward) {
   const PipedreamProfile profile = parse("layer,time\na,9 ms\n");
   EXPECT_DOUBLE_EQ(profile.layers[0].forward_s, 3e-3);

@@ -163,9 +163,11 @@ TEST(Stack, SaysWhatIsKept) {
   stack.kept_per_hidden = 40;
   stack.kept_per_column = 2;
   const double tokens = 1024, columns = 4 * 768.0;
-  const auto whole = costs_with(stack, gpt_small(), {4, 4, 4});
+  TransformerSpec gpt = gpt_small();
+  gpt.flash_attention = true;
+  const auto whole = costs_with(stack, gpt, {4, 4, 4});
   EXPECT_EQ(whole[1].activation_bytes, std::llround(4 * tokens * (40 * 768 + 2 * columns)));
-  const auto divided = costs_with(stack, gpt_small(), {4, 4, 4}, {.tensor = {4, true}});
+  const auto divided = costs_with(stack, gpt, {4, 4, 4}, {.tensor = {4, true}});
   EXPECT_EQ(divided[1].activation_bytes,
             std::llround(4 * tokens * ((38 * 768 + 2 * columns) / 4 + 2 * 768)));
   const auto gathered = [](const StageCosts& c) {
@@ -173,9 +175,65 @@ TEST(Stack, SaysWhatIsKept) {
   };
   EXPECT_EQ(gathered(divided[1]), 0);
   stack.gathers_again = true;
-  const auto again = costs_with(stack, gpt_small(), {4, 4, 4}, {.tensor = {4, true}});
+  const auto again = costs_with(stack, gpt, {4, 4, 4}, {.tensor = {4, true}});
   EXPECT_EQ(again[1].activation_bytes, std::llround(4 * tokens * (40 * 768 + 2 * columns) / 4));
   EXPECT_EQ(gathered(again[1]), std::llround(4 * 2 * tokens * 2 * 768));
+}
+
+StackSpec keeping_stack() {
+  StackSpec stack = plain_stack();
+  stack.kept_per_hidden = 40;
+  stack.kept_per_column = 2;
+  stack.kept_whole = 0.2;
+  stack.logits_kept = 4;
+  return stack;
+}
+
+TEST(Stack, MoreRecomputationKeepsNoMoreAndTakesNoLess) {
+  for (StackSpec stack : {StackSpec{}, plain_stack(), keeping_stack()})
+    for (TransformerSpec model : {gpt_small(), llama_3_8b()})
+      for (const bool flash : {false, true})
+        for (const TensorParallel tensor : {TensorParallel{}, {4, false}, {4, true}})
+          for (const int context : {1, 2}) {
+            model.flash_attention = flash;
+            StageCostOptions options{.tensor = tensor, .context = context};
+            const int third = model.num_layers / 3;
+            const std::vector<int> layers{third, third, model.num_layers - 2 * third};
+            std::vector<std::vector<StageCosts>> all;
+            for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
+              options.recompute = Recomputation(r);
+              all.push_back(costs_with(stack, model, layers, options));
+            }
+            for (std::size_t s = 0; s < layers.size(); ++s) {
+              for (std::size_t r = 1; r < all.size(); ++r) {
+                EXPECT_LE(all[r][s].activation_bytes, all[r - 1][s].activation_bytes);
+                EXPECT_GE(all[r][s].backward_s, all[r - 1][s].backward_s * (1 - 1e-12));
+              }
+              EXPECT_EQ(all[0][s].activation_bytes == all[1][s].activation_bytes, flash);
+            }
+          }
+}
+
+TEST(Stack, WithoutFlashAttentionProbabilitiesAreKept) {
+  TransformerSpec gpt = gpt_small();  // 12 heads, 1024 tokens; dropout: 2 + 2 + 1 bytes
+  const auto plain = costs_with(keeping_stack(), gpt, {4, 4, 4});
+  gpt.flash_attention = !gpt.flash_attention;
+  const auto other = costs_with(keeping_stack(), gpt, {4, 4, 4});
+  EXPECT_EQ(std::abs(plain[1].activation_bytes - other[1].activation_bytes),
+            4 * 5 * std::int64_t{12} * 1024 * 1024);
+}
+
+TEST(Stack, SinglePrecisionKeepsTwice) {
+  TransformerSpec llama = llama_3_8b();
+  llama.flash_attention = true;
+  for (const TensorParallel tensor : {TensorParallel{}, {4, false}, {4, true}}) {
+    llama.compute_type = "bf16";
+    const auto half = costs_with(keeping_stack(), llama, {16, 16}, {.tensor = tensor});
+    llama.compute_type = "fp32";
+    const auto single = costs_with(keeping_stack(), llama, {16, 16}, {.tensor = tensor});
+    EXPECT_NEAR(static_cast<double>(single[0].activation_bytes),
+                2.0 * static_cast<double>(half[0].activation_bytes), 1);
+  }
 }
 
 TEST(Stack, OptimizerMovesWhatItSays) {

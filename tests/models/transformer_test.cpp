@@ -79,8 +79,71 @@ TEST(Transformer, AsManyGroupsAsHeadsIsPlainAttention) {
   EXPECT_EQ(t.layer_matrix_parameters(), 4 * 4096 * 4096 + 3 * 4096 * 14336);
 }
 
+/// A llama with other facts.
+TransformerSpec llama_with(auto&& change) {
+  TransformerSpec t = llama_3_8b();
+  LayerForm form = t.form();
+  change(t, form);
+  t.own_form = form;
+  return t;
+}
+
+TEST(Transformer, EachFactOfALayerHasItsParameters) {
+  const std::int64_t plain = llama_3_8b().layer_parameters();
+  const auto more = [&](auto&& change) { return llama_with(change).layer_parameters() - plain; };
+  using T = TransformerSpec;
+  using F = LayerForm;
+  EXPECT_EQ(more([](T& t, F&) { t.head_dim = 64; }), -2 * 4096 * (2048 + 512));
+  EXPECT_EQ(more([](T&, F& f) { f.gated_mlp = false; }), -4096 * 14336);
+  EXPECT_EQ(more([](T&, F& f) { f.norms = 4; }), 2 * 4096);
+  EXPECT_EQ(more([](T&, F& f) { f.norm = Norm::layer; }), 2 * 4096);
+  EXPECT_EQ(more([](T&, F& f) { f.norm = Norm::bare; }), -2 * 4096);
+  EXPECT_EQ(more([](T&, F& f) { f.qk_norm = QueryKeyNorm::head; }), 2 * 128);
+  EXPECT_EQ(more([](T&, F& f) { f.qk_norm = QueryKeyNorm::width; }), 4096 + 1024);
+  EXPECT_EQ(more([](T&, F& f) { f.biases = Biases::qkv; }), 4096 + 2 * 1024);
+  EXPECT_EQ(more([](T&, F& f) { f.biases = Biases::attention; }), 4096 + 2 * 1024 + 4096);
+  EXPECT_EQ(more([](T&, F& f) { f.biases = Biases::mlp; }), 2 * 14336 + 4096);
+  EXPECT_EQ(more([](T& t, F&) { t.num_query_groups = 1; }), -2 * 4096 * 7 * 128);
+  EXPECT_EQ(more([](T&, F& f) { f.parallel_residual = true; }), 0);
+}
+
+TEST(Transformer, PositionsAndWhatIsBesideTheEmbeddingAreOfTheFirstStage) {
+  const std::int64_t plain = llama_3_8b().embedding_parameters();
+  const auto learned =
+      llama_with([](TransformerSpec&, LayerForm& f) { f.positions = Positions::learned; });
+  const auto extra = llama_with([](TransformerSpec& t, LayerForm&) { t.extra_parameters = 77; });
+  EXPECT_EQ(learned.embedding_parameters() - plain, 8192 * 4096);
+  EXPECT_EQ(extra.embedding_parameters() - plain, 77);
+}
+
 // FLOPs
 // --------------------------------------------------------------------------------------------
+
+TEST(Transformer, AWindowLeavesTheKeysWithinItToEveryQuery) {
+  TransformerSpec t = llama_3_8b();
+  t.seq_length = 8;
+  t.sliding_window = 3;
+  double pairs = 0;  // that a causal mask leaves: of query i its own key and two before
+  for (int query = 0; query < 8; ++query) pairs += std::min(query + 1, 3);
+  // Counted twice, as the whole square is; but for the diagonal, as there.
+  EXPECT_NEAR(t.attention_pairs(), 2 * pairs, 3);
+  EXPECT_EQ(t.attention_pairs(), 64 - 25);
+  t.num_layers = 32;
+  t.full_attention_every = 6;  // 5 of 32
+  EXPECT_DOUBLE_EQ(t.attention_pairs(), 64 - 25.0 * 27 / 32);
+  t.flash_attention = false;  // all are computed, and masked
+  EXPECT_EQ(t.attention_pairs(), 64);
+  t.flash_attention = true;
+  t.sliding_window = 8;
+  EXPECT_EQ(t.attention_pairs(), 64);
+}
+
+TEST(Transformer, HeadsOfAnotherWidthChangeAttentionAlone) {
+  TransformerSpec t = llama_3_8b();
+  t.head_dim = 256;
+  EXPECT_DOUBLE_EQ(t.layer_attention_flops(1), 2 * llama_3_8b().layer_attention_flops(1));
+  EXPECT_DOUBLE_EQ(t.head_forward_flops(1), llama_3_8b().head_forward_flops(1));
+}
 
 TEST(Transformer, GptLayerForwardIs24BshSquaredPlus4BsSquaredH) {
   for (const double b : {1.0, 8.0}) {
@@ -155,6 +218,23 @@ TEST(Transformer, LlamaLayerKeepsNormsQueriesKeysValuesAndThreeMlpTensors) {
   // 16 bits: norm inputs and outputs 4h, queries and attention output 2h, keys and values, 3f.
   EXPECT_DOUBLE_EQ(t.layer_activation_bytes(1, Recompute::none),
                    2.0 * 8192 * (6 * 4096 + 2 * 1024 + 3 * 14336));
+}
+
+TEST(Transformer, EachFactOfALayerKeepsItsActivations) {
+  const auto kept = [](const TransformerSpec& t) {
+    return t.layer_activation_bytes(1, Recompute::none) / (2.0 * 8192);  // elements per token
+  };
+  const double plain = kept(llama_3_8b());
+  const auto more = [&](auto&& change) { return kept(llama_with(change)) - plain; };
+  using T = TransformerSpec;
+  using F = LayerForm;
+  EXPECT_EQ(more([](T& t, F&) { t.head_dim = 256; }), 2 * 4096 + 2 * 1024);
+  EXPECT_EQ(more([](T&, F& f) { f.gated_mlp = false; }), -14336);
+  EXPECT_EQ(more([](T&, F& f) { f.norms = 4; }), 2 * 4096);
+  EXPECT_EQ(more([](T&, F& f) { f.qk_norm = QueryKeyNorm::head; }), 4096 + 1024);
+  EXPECT_EQ(more([](T&, F& f) { f.dropout = true; }), 4096);  // two masks of a byte
+  EXPECT_EQ(more([](T&, F& f) { f.parallel_residual = true; }), -4096);
+  EXPECT_EQ(more([](T&, F& f) { f.parallel_residual = true, f.norms = 1; }), -2 * 4096);
 }
 
 TEST(Transformer, LogitsAreAnFp32SoftmaxAndItsWorkspace) {

@@ -45,7 +45,7 @@ class Case(CommandCase):
         self.layers.write_text(LAYERS)
         self.scenario = self.folder / "small.yaml"
         self.scenario.write_text(
-            f"model: {MODEL}\ncluster: {{base: p3.16xlarge, nodes: 1}}\nschedule: 1f1b\n"
+            f"stack: none\nmodel: {MODEL}\ncluster: {{base: p3.16xlarge, nodes: 1}}\nschedule: 1f1b\n"
             "pipeline: {stages: 2, microbatches: 8}\n")
 
     def json(self, *words):
@@ -296,7 +296,7 @@ class Files(Case):
         self.plans = self.folder / "plans"
         self.small = self.folder / "smallest.yaml"
         self.small.write_text(
-            "model: {family: gpt, num_layers: 6, hidden_size: 64, num_attention_heads: 4, "
+            "stack: none\nmodel: {family: gpt, num_layers: 6, hidden_size: 64, num_attention_heads: 4, "
             "vocab_size: 256, seq_length: 32, precision: fp32}\n"
             "cluster: {devices: 2, link: 10 GB/s, device: v100-16}\n"
             "schedule: 1f1b\npipeline: {stages: 2, microbatches: 4}\n")

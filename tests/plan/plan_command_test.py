@@ -205,7 +205,7 @@ class Default(Case):
 
     def test_of_a_model_a_scenario_and_a_calibration_it_is_our_own_search(self):
         scenario = self.folder / "case.yaml"
-        scenario.write_text(f"model: {self.MODEL}\ncluster: {self.CLUSTER}\nschedule: 1f1b\n"
+        scenario.write_text(f"stack: none\nmodel: {self.MODEL}\ncluster: {self.CLUSTER}\nschedule: 1f1b\n"
                             "pipeline: {stages: 4, global_batch_size: 16}\n")
         for words in ((self.MODEL, "--cluster", self.CLUSTER, "--batch", 16), (scenario,), (MEASURED, "--batch", 8)):
             with self.subTest(words[0]):

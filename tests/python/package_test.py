@@ -6,7 +6,10 @@ import json
 import os
 import pathlib
 import pickle
+import signal
 import subprocess
+import sys
+import tempfile
 import threading
 import unittest
 
@@ -216,6 +219,127 @@ class Commands(unittest.TestCase):
                 self.assertEqual(os.listdir(folder), [])
             finally:
                 os.chdir(was)
+
+
+class Words(unittest.TestCase):
+    """What is given is taken for what it is, whatever its characters."""
+
+    def scenario(self, **more):
+        return {"name": "x", "model": {"forward": "1 s", "backward": "2 s"}, "cluster": {"devices": 4},
+                "pipeline": {"stages": 4, "microbatches": 8}} | more
+
+    def test_characters_of_every_plane(self):
+        for name in ("\U0001f600", "a\U00010348b", "\u6f22\u00e9", 'quo"te', "it's", "back\\slash", "\\ud83d\\ude00", "a: b", "#1", " x "):
+            self.assertEqual(penstock.simulate(self.scenario(name=name), engine="exact").scenario, name)
+            self.assertEqual(penstock.compare(self.scenario(name=name), engine="exact")[0]["scenario"], name)
+        self.assertEqual(penstock.from_hf({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024,
+                                           "vocab_size": 50257, "_name_or_path": "\U0001f600"})["num_layers"], 12)
+        for name in ("\ud83d", "a\x1bb", "\u202e"):  # half a character, what a terminal obeys
+            with self.assertRaises((ValueError, TypeError)):
+                penstock.simulate(self.scenario(name=name), engine="exact")
+
+    def test_a_name_is_no_option(self):
+        with tempfile.TemporaryDirectory() as folder:
+            before = os.getcwd()
+            os.chdir(folder)
+            self.addCleanup(os.chdir, before)
+            for name in ("--report=x.html", "-ox.html", "--set=stages=2", "--help", "--", "-h"):
+                for call in (lambda: penstock.compare(name, "small-1f1b"), lambda: penstock.sweep(name, over={"stages": [2]}),
+                             lambda: penstock.plan(name), lambda: penstock.train(name), lambda: penstock.validate(name),
+                             lambda: penstock.calibrate(name), lambda: penstock.schedule(name), lambda: penstock.simulate(name)):
+                    with self.assertRaises(penstock.PenstockError):
+                        call()
+            self.assertEqual(os.listdir("."), [])
+
+    def test_values_with_quotes_and_commas(self):
+        names = ["it's", 'say "hi"', "a, b", "c]d", "e", "[", "x:y", "\U0001f600", "'"]
+        rows = penstock.compare(self.scenario(), over={"name": names[:3]}, engine="exact")
+        self.assertEqual(len(rows), 3)
+        for name in names:
+            (row,) = penstock.sweep(self.scenario(), over={"name": [name]}, engine="exact")
+            self.assertEqual(row["status"], "ok", (name, row))
+
+    def test_long_ranges(self):
+        rows = penstock.sweep("small-1f1b", over={"microbatches": range(4, 1004)}, engine="exact", format="json")
+        self.assertEqual([row["microbatches"] for row in rows], list(range(4, 1004)))
+        huge = range(1, 3_000_000)
+        with self.assertRaises(penstock.InputError) as caught:
+            penstock.sweep("small-1f1b", over={"microbatches": huge})
+        self.assertIn("million", str(caught.exception))
+        with self.assertRaises(penstock.InputError) as caught:
+            penstock.sweep("small-1f1b", over={"microbatches": [n * n for n in range(1, 60_000)]})
+        self.assertIn("give a range", str(caught.exception))
+        self.assertEqual(len(penstock.sweep("small-1f1b", over={"microbatches": [8, 4]}, engine="exact")), 2)
+        self.assertEqual([r["microbatches"] for r in penstock.sweep("small-1f1b", over={"microbatches": range(12, 4, -1)}, engine="exact")],
+                         list(range(12, 4, -1)))
+
+
+LONG = 'penstock.simulate("small-1f1b", microbatches=3_000_000, engine="exact")'
+
+
+class Interrupted(unittest.TestCase):
+    """Ctrl-C ends every call at once and leaves nothing behind; so does the end of the interpreter."""
+
+    CALLS = (LONG, 'penstock.simulate("small-1f1b", microbatches=200_000, engine="simgrid")',
+             'penstock.simulate("small-1f1b", microbatches=60_000, engine="exact").to_dict()',
+             'penstock.compare("small-1f1b", over={"microbatches": [2_000_000, 2_000_001]})',
+             'penstock.sweep("small-1f1b", over={"microbatches": range(100_000, 100_500)})',
+             'penstock.plan("gpt-2.2b-flush", search="full", time_limit=100)',
+             'penstock.sweep("small-1f1b", over={"microbatches": range(100_000, 100_500)}, executor=ThreadPoolExecutor(2))',
+             'penstock.train("small-pipedream", updates=10_000_000, set="training.problem=quadratic")')
+
+    def test_ctrl_c_in_every_call(self):
+        for call in self.CALLS:
+            code = f"""
+import os, signal, threading, time
+from concurrent.futures import ThreadPoolExecutor
+import penstock
+sent = []
+def interrupt():
+    time.sleep(1.5)
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    {call}
+    print("ended before")
+except KeyboardInterrupt:
+    print("after", time.monotonic() - sent[0], flush=True)
+try:
+    while os.waitpid(-1, os.WNOHANG)[0]:
+        print("a zombie was left")
+except ChildProcessError:
+    pass
+os._exit(0)
+"""
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), call)
+            self.assertRegex(done.stdout, r"^after \d\S*\n$", call)
+            # No clock decides a test: a call that is not interrupted ends minutes later.
+            self.assertLess(float(done.stdout.split()[1]), 30, call)
+
+    def test_a_daemon_that_computes_does_not_abort_the_end(self):
+        for call in (LONG, 'penstock.simulate("small-1f1b", microbatches=60_000, engine="exact").to_dict()',
+                     '[penstock.simulate("small-1f1b", engine="exact").to_dict() for _ in range(10**6)]',
+                     'penstock.simulate("small-1f1b", microbatches=200_000, engine="simgrid")'):
+            for ending, code in (("pass", 0), ("raise SystemExit(3)", 3), ("1 / 0", 1)):
+                done = subprocess.run([sys.executable, "-c", f"""
+import threading, time
+import penstock
+for _ in range(3):
+    threading.Thread(target=lambda: {call}, daemon=True).start()
+time.sleep(0.3)
+{ending}
+"""], capture_output=True, text=True, timeout=100)
+                self.assertEqual(done.returncode, code, (call, done.stderr))
+                self.assertNotIn("terminate", done.stderr)
+
+    def test_what_was_interrupted_can_be_asked_again(self):
+        scenario = penstock.ReadScenario("small-1f1b")
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt):
+            scenario.simulate(microbatches=3_000_000, engine="exact")
+        self.assertEqual(scenario.simulate(engine="exact").makespan_s, 41.0)
 
 
 class Calibration(unittest.TestCase):

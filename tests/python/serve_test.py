@@ -6,8 +6,11 @@ import json
 import os
 import pathlib
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
+import time
 import unittest
 import urllib.parse
 
@@ -46,6 +49,25 @@ class Answers(unittest.TestCase):
                 self.assertNotIn("4711", json.dumps(said))
                 self.assertNotIn("root:", json.dumps(said))
 
+    def test_no_file_of_this_machine_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("secret-plan.yaml", "secret-plan.csv", "secret-plan.json", "secret-plan.txt"):
+                pathlib.Path(folder, name).write_text("{}")
+            pathlib.Path(folder, "sub.yaml").mkdir()
+            before = os.getcwd()
+            os.chdir(folder)
+            self.addCleanup(os.chdir, before)
+            for prefix in ("", "./", folder + "/"):
+                for key in ("model", "cluster", "schedule", "stack", "training.data"):
+                    for name in ("secret-plam.yaml", "secret-plam.csv", "secret-plam.txt", "sub.yaml", "secret-plam.json"):
+                        text = SMALL + (f"training: {{data: {prefix}{name}}}\n" if key == "training.data" else "")
+                        text = "".join(row + "\n" for row in text.splitlines() if not row.startswith(key + ":"))
+                        text += "" if key == "training.data" else f"{key}: {prefix}{name}\n"
+                        for wanted in (text, text.replace(f"{key}: {prefix}{name}", f"{key}: {{base: {prefix}{name}}}")):
+                            said = json.dumps(serve.answer({"scenario": wanted}))
+                            self.assertNotIn("secret-plan", said, wanted)
+                            self.assertNotIn("directory", said, wanted)
+
     def test_what_is_wrong_is_said_with_its_place(self):
         said, = serve.answer({"scenario": SMALL.replace("stages", "stagez")})["problems"]
         self.assertIn("did you mean 'stages'", said["rendered"])
@@ -57,14 +79,14 @@ class Answers(unittest.TestCase):
 class Served(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.process = subprocess.Popen([PROGRAM, "serve"], stdout=subprocess.PIPE, text=True)
+        cls.process = subprocess.Popen([PROGRAM, "serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         cls.url = urllib.parse.urlsplit(cls.process.stdout.readline().strip())
 
     @classmethod
     def tearDownClass(cls):
         cls.process.send_signal(signal.SIGINT)
-        assert cls.process.wait(20) == 0
-        cls.process.stdout.close()
+        _, said = cls.process.communicate(timeout=60)
+        assert (cls.process.returncode, said) == (0, ""), said  # whatever was asked
 
     def ask(self, method, path, body=None, **headers):
         connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=60)
@@ -93,10 +115,75 @@ class Served(unittest.TestCase):
         status, text = self.ask("POST", self.url.path + "simulate", json.dumps({"scenario": SMALL, "engine": "simgrid"}))
         self.assertEqual((status, json.loads(text)["result"]["makespan_s"]), (200, 41.0))
 
+    def raw(self, *headers, body=b"", answered=True):
+        """Of bytes as they stand: the status that comes back."""
+        with socket.create_connection((self.url.hostname, self.url.port), timeout=60) as peer:
+            lines = [f"POST {self.url.path}simulate HTTP/1.1", f"Host: {self.url.netloc}", *headers]
+            peer.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+            if not answered:
+                return None
+            peer.shutdown(socket.SHUT_WR)
+            return int(peer.makefile("rb").readline().split()[1])
+
+    def test_odd_lengths(self):
+        for length in ("-1", "+5", "5.0", "0x5", "five", "", " ", "5 5", "5,5", "\xb2", "\xb25", "1e3", "NaN", "_5", "1_0"):
+            self.assertEqual(self.raw(f"Content-Length: {length}", body=b"[]xyz"), 400, length)
+        self.assertEqual(self.raw(body=b"[]"), 400)
+        self.assertEqual(self.raw("Transfer-Encoding: chunked", body=b"2\r\n[]\r\n0\r\n\r\n"), 400)
+        self.assertEqual(self.raw("Content-Length: 2", "Content-Length: 2", body=b"[]"), 400)
+        self.assertEqual(self.raw("Content-Length: 2", "Content-Length: 3", body=b"[]x"), 400)
+        for length in ("1048577", "9" * 30, "9" * 5000):
+            self.assertEqual(self.raw(f"Content-Length: {length}"), 413)
+        self.assertEqual(self.raw("Content-Length: 10", body=b"[]"), 400)  # closed before it was whole
+        self.assertEqual(self.raw("Content-Length: 002", body=b"[]"), 200)
+
+    def test_bodies_that_are_no_json(self):
+        half, scenario = '"\\ud83d"', json.dumps(SMALL)
+        for body in (b"", b"{", b"\xff\xfe", b"\xed\xa0\x80", "[".encode() * 100_000, b'{"a":' * 100_000, b"[" * 400_000 + b"]" * 400_000,
+                     f'{{"scenario": {half}}}'.encode(), f'{{{half}: 1}}'.encode(), f'{{"scenario": {scenario}, "x": [{half}]}}'.encode(),
+                     f'{{"scenario": {scenario}, "engine": {half}}}'.encode(), b"1" * 5000, "{}".encode("utf-16")):
+            self.assertEqual(self.ask("POST", self.url.path + "simulate", body)[0], 400, body[:60])
+        for body in (b"[" * 50 + b"]" * 50, b"null", b'"x"', b'{"scenario": "[[[[[["}', b'{"scenario": "\\u0000"}', b'{"scenario": ["x"]}',
+                     json.dumps({"scenario": "- " * 100_000}).encode(), json.dumps({"scenario": SMALL, "engine": []}).encode()):
+            self.assertEqual(self.ask("POST", self.url.path + "simulate", body)[0], 200, body[:60])
+
     def test_nonsense(self):
         self.assertEqual(self.ask("POST", self.url.path + "simulate", "{")[0], 400)
         self.assertEqual(self.ask("POST", self.url.path + "simulate", "", **{"Content-Length": "99999999"})[0], 413)
         self.assertIn("problems", json.loads(self.ask("POST", self.url.path + "simulate", "[]")[1]))
+
+    def test_peers_that_close_early_are_no_news(self):
+        body = json.dumps({"scenario": SMALL, "engine": "exact"}).encode()
+        for part in (body, body[:10], b""):
+            for _ in range(5):
+                with socket.create_connection((self.url.hostname, self.url.port)) as peer:
+                    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+                    peer.sendall(f"POST {self.url.path}simulate HTTP/1.1\r\nHost: {self.url.netloc}\r\n"
+                                 f"Content-Length: {len(body)}\r\n\r\n".encode() + part)
+        with socket.create_connection((self.url.hostname, self.url.port)) as peer:
+            peer.sendall(b"GET ")
+        self.test_simulates()  # and nothing on standard error, at the end
+
+
+@unittest.skipUnless(BUILT, "the playground is not built")
+class Ended(unittest.TestCase):
+    def test_ctrl_c_during_a_request(self):
+        slow = SMALL.replace("microbatches: 8", "microbatches: 3000000")
+        self.assertNotEqual(slow, SMALL)
+        for engine in ("exact", "simgrid"):
+            process = subprocess.Popen([PROGRAM, "serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            url = urllib.parse.urlsplit(process.stdout.readline().strip())
+            peers = []
+            for _ in range(3):
+                peer = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+                peer.request("POST", url.path + "simulate", json.dumps({"scenario": slow, "engine": engine}))
+                peers.append(peer)
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=20)
+            self.assertEqual((process.returncode, said), (0, ""))
+            for peer in peers:
+                peer.close()
 
 
 if __name__ == "__main__":

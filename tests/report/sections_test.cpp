@@ -123,7 +123,7 @@ TEST(BubbleSection, HasARowPerDeviceAndCause) {
   const nlohmann::ordered_json json = parsed(section_text({{"B"}, 10, {{6, 10, {1, 0, 2, 1, 0}}}}));
   EXPECT_EQ(json["causes"].size(), kCauses);
   EXPECT_EQ(json["words"].size(), kCauses);
-  EXPECT_EQ(json["words"].at(1), "peer not done");  // as tables call it
+  EXPECT_EQ(json["words"].at(1), "imbalance");  // as tables call it
   EXPECT_EQ(json["busy"].dump(), "[6]");
   EXPECT_EQ(json["idle"].dump(), "[[1,0,2,1,0]]");
 }

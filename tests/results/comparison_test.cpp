@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace penstock::comparison_test {
 namespace {
 
@@ -48,6 +50,41 @@ TEST(Comparison, UnequalWorkIsNoted) {
             "the batches differ, 8 to 16 samples (pipeline.global_batch_size sets one)\n"
             "the GPUs differ, 2 to 3: a higher ratio may only be more GPUs\n"
             "note, b: a note\n");
+}
+
+Json result_of_model(const char* model, double parameters, double length, double samples_per_s) {
+  Json result = result_of(model, samples_per_s, 1);
+  result["model"] = model;
+  result["parameters"] = parameters;
+  result["seq_length"] = length;
+  result["tokens_per_s"] = samples_per_s * length;
+  return result;
+}
+
+TEST(Comparison, OtherSequenceLengthsAreComparedByTokens) {
+  const std::vector<Json> results{result_of_model("a", 1e9, 2048, 8),
+                                  result_of_model("a", 1e9, 8192, 4)};
+  EXPECT_EQ(compared_rate(results).unit, "tokens/s");
+  EXPECT_EQ(best_of(results).fastest, 1U);
+  EXPECT_EQ(best_of(results).faster_than_first, 2.0);
+  EXPECT_EQ(comparison_notes(results, labels_of(results)),
+            "the sequences differ, 2048 to 8192 tokens: rows are compared by tokens/s\n");
+  const std::vector<Json> alike{results[0], results[0]};
+  EXPECT_EQ(compared_rate(alike).unit, "samples/s");
+}
+
+TEST(Comparison, OtherModelsAreSaid) {
+  const std::vector<Json> results{result_of_model("a", 1e9, 2048, 8),
+                                  result_of_model("b", 2e9, 2048, 4)};
+  EXPECT_EQ(comparison_notes(results, labels_of(results)),
+            "the models differ: a (1,000,000,000 parameters), b (2,000,000,000 parameters)\n");
+}
+
+TEST(Comparison, TokensOfAnOlderResultAreThoseOfItsGpus) {
+  Json older = result_of("a", 2, 8);
+  older["tokens_per_s_per_device"] = 100;
+  EXPECT_EQ(tokens_per_s(older), 200);
+  EXPECT_TRUE(std::isnan(tokens_per_s(result_of("a", 2, 8))));
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(Sensitivities, AreOfLinksThatOnlyTensorRanksUse) {
   // Within nodes nothing goes but what tensor ranks exchange, between them nothing but messages.
   const auto text = [](const char* within, const char* between) {
     return fmt::format(
-        "model: gpt-1.3b\nschedule: 1f1b\nbatches: 3\n"
+        "model: gpt-1.3b\nstack: none\nschedule: 1f1b\nbatches: 3\n"
         "cluster: {{base: dgx-a100, nodes: 2, intra: {{bandwidth: {}}}, inter: {{bandwidth: "
         "{}}}}}\n"
         "pipeline: {{stages: 2, tensor: 8, microbatches: 4, sequence_parallel: true}}\n",
@@ -86,7 +86,7 @@ TEST(Sensitivities, OfARunTooLargeToRepeatAreLeftOut) {
 }
 
 const char* const kModel =
-    "model: gpt-1.3b\ncluster: dgx-a100\nschedule: gpipe\n"
+    "model: gpt-1.3b\nstack: none\ncluster: dgx-a100\nschedule: gpipe\n"
     "pipeline: {stages: 4, microbatches: 8, microbatch_size: 2, recompute: full}\nbatches: 3\n";
 
 ChangesStudy changes_for(const Scenario& scenario) {
@@ -117,7 +117,8 @@ TEST(Advice, LeavesTheMemoryFreeThatTheScenarioLeaves) {
   // Without recomputation 30.4 s an update and 330 MiB left; with it 31.9 s.
   const auto advised = [](double headroom) {
     Scenario scenario = parsed(
-        "model: llama-3-8b\ncluster: dgx-h100\nschedule: 1f1b\nbatches: 1\npipeline: {stages: 2, "
+        "model: llama-3-8b\nstack: none\ncluster: dgx-h100\nschedule: 1f1b\nbatches: 1\npipeline: "
+        "{stages: 2, "
         "width: 4, microbatch_size: 1, global_batch_size: 256, split: [17, 15], recompute: full, "
         "recompute_method: block, recompute_layers: [2, 0], distributed_optimizer: true}\n");
     keep_free(scenario.cluster, headroom);
@@ -128,6 +129,87 @@ TEST(Advice, LeavesTheMemoryFreeThatTheScenarioLeaves) {
   };
   EXPECT_TRUE(advised(0));
   EXPECT_FALSE(advised(0.05));
+}
+
+/// As `simulate` says it: with sensitivities and, where nothing fits, more GPUs.
+Result helped(const std::string& text) {
+  const Simulation today = simulate(parsed(text), EngineChoice::automatic);
+  Result result = summarize(today);
+  add_help(today, result);
+  return result;
+}
+
+Result changed_by(const std::string& text, const Advice& advice) {
+  std::vector<Override> changes;
+  for (const std::string& set : advice.set) changes.push_back(parse_override(set));
+  return summarize(simulate(parse_scenario(text, "test.yaml", changes), EngineChoice::automatic));
+}
+
+/// Neither sequence parallelism nor a distributed optimizer alone makes it fit.
+const char* const kTight =
+    "model: llama-3-8b\ncluster: {base: dgx-a100-40, nodes: 2}\nstack: megatron\nschedule: 1f1b\n"
+    "pipeline: {stages: 2, tensor: 4, width: 2, microbatch_size: 2, microbatches: 8}\n";
+
+TEST(Advice, CombinesWhatPeopleUseTogether) {
+  const Result result = helped(kTight);
+  ASSERT_FALSE(result.infeasible_because.empty());
+  const auto combined = std::ranges::find_if(result.what_to_change, [](const Advice& a) {
+    return a.change.find("sequence_parallel: true, distributed_optimizer: true") !=
+           std::string::npos;
+  });
+  ASSERT_NE(combined, result.what_to_change.end());
+  EXPECT_TRUE(combined->makes_it_fit);
+  EXPECT_EQ(combined->gpus, 0);
+  EXPECT_TRUE(changed_by(kTight, *combined).infeasible_because.empty());
+}
+
+TEST(Advice, ReducesGradientsBesideTheBackward) {
+  const Result result = helped(
+      "model: gpt-1.3b\nstack: {name: neutral}\nschedule: 1f1b\n"
+      "cluster: {base: dgx-a100, nodes: 4, devices_per_node: 1, inter: {bandwidth: 100 Gbps, nics: "
+      "1}}\n"
+      "pipeline: {stages: 1, width: 4, microbatch_size: 16, microbatches: 1}\n");
+  ASSERT_EQ(result.what_to_change.size(), 2U);
+  EXPECT_EQ(result.what_to_change[0].change,
+            "reduction.overlap: backward, distributed_optimizer: true");
+  EXPECT_EQ(result.what_to_change[1].change, "reduction.overlap: backward");
+}
+
+TEST(Advice, SaysHowManyGpusWouldDo) {
+  const std::string text =
+      "model: llama-3-70b\ncluster: dgx-h100\nstack: megatron\nschedule: 1f1b\n"
+      "pipeline: {stages: 1, tensor: 8, microbatches: 16}\n";
+  const Result result = helped(text);
+  ASSERT_EQ(result.what_to_change.size(), 1U);
+  const Advice& advice = result.what_to_change[0];
+  EXPECT_TRUE(advice.makes_it_fit);
+  EXPECT_EQ(advice.gpus, 24) << "two stages would need 78 GiB for weights and optimizer alone";
+  EXPECT_TRUE(advice.change.starts_with(fmt::format("{} GPUs instead of 8, ", advice.gpus)));
+  const Result after = changed_by(text, advice);
+  EXPECT_TRUE(after.infeasible_because.empty());
+  EXPECT_NEAR(advice.time_ratio, result.samples_per_s / after.samples_per_s,
+              0.02 * advice.time_ratio);
+}
+
+TEST(Results, ReplicasOfAStageDoNotFitForOneReason) {
+  const Simulation today = simulate(
+      parsed("model: llama-3-8b\ncluster: dgx-a100-40\nstack: {name: neutral}\nschedule: 1f1b\n"
+             "pipeline: {stages: 2, width: 4, microbatches: 4}\n"),
+      EngineChoice::automatic);
+  const std::vector<std::string> why = summarize(today).infeasible_because;
+  ASSERT_EQ(why.size(), 2U);
+  EXPECT_TRUE(why[0].starts_with("devices 0,2,4,6 need ") ||
+              why[0].starts_with("devices 1,3,5,7 need "))
+      << why[0];
+}
+
+TEST(Results, DevicesAreNamedInShort) {
+  EXPECT_EQ(devices_text({3}), "3");
+  EXPECT_EQ(devices_text({0, 1, 2, 5}), "0-2,5");
+  EXPECT_EQ(devices_text({0, 4, 8, 12}), "0,4,8,12");
+  EXPECT_EQ(devices_text({0, 4, 8, 12, 16}, true), "0,4,..,16");
+  EXPECT_EQ(devices_text({0, 4, 8, 12, 17}, true), "0,4,8,12,17") << "nothing tells the rest";
+  EXPECT_EQ(devices_text({0, 4, 8, 12, 17}), "0,4,..,17");
 }
 
 TEST(Advice, IsNoneForADisturbedRun) {

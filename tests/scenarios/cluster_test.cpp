@@ -13,7 +13,7 @@ namespace {
 
 Scenario read(const std::string& cluster, const std::string& pipeline = "stages: 2",
               const std::string& model = "{forward: 1 s, backward: 2 s}") {
-  return parse_scenario("model: " + model + "\ncluster: " + cluster +
+  return parse_scenario("stack: none\nmodel: " + model + "\ncluster: " + cluster +
                             "\nschedule: gpipe\npipeline: {" + pipeline + "}\n",
                         "test");
 }
@@ -287,7 +287,7 @@ TEST(DividedReplication, DividesTheWorkAndNotTheMessages) {
 
 TEST(DividedReplication, HasAsManyRanksPerReplicaAsTheyShare) {
   const Scenario s = parse_scenario(
-      "model: gpt-355m\ncluster: {base: dgx-a100}\nschedule: 1f1b\n"
+      "model: gpt-355m\nstack: none\ncluster: {base: dgx-a100}\nschedule: 1f1b\n"
       "pipeline: {stages: 2, width: 2, tensor: 2, replication: split, microbatch_size: 2}\n",
       "test.yaml");
   EXPECT_EQ(s.mesh.gpus, (std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
@@ -297,7 +297,8 @@ TEST(DividedReplication, HasAsManyRanksPerReplicaAsTheyShare) {
 
 TEST(UnlikeReplicas, HaveTimesOfTheirOwn) {
   const std::string mixed =
-      "model: gpt-355m\nschedule: 1f1b\ncluster: {inter: 25 Gbps, devices_per_node: 4, intra: 50 "
+      "model: gpt-355m\nstack: none\nschedule: 1f1b\ncluster: {inter: 25 Gbps, devices_per_node: "
+      "4, intra: 50 "
       "GB/s, groups: [{device: A100-80}, {device: V100-16}]}\n";
   const Scenario apart = parse_scenario(mixed + "pipeline: {stages: 2, width: 4}\n", "test.yaml");
   EXPECT_TRUE(apart.unlike.kind.empty()) << "each stage has one kind";
@@ -313,7 +314,7 @@ TEST(UnlikeReplicas, HaveTimesOfTheirOwn) {
 TEST(UnevenReplicas, AreGivenLayersForAllOfThem) {
   const auto layers = [](const std::string& width) {
     return parse_scenario(
-               "model: gpt-1.3b\ncluster: dgx-a100\nschedule: pipedream\npipeline: "
+               "model: gpt-1.3b\nstack: none\ncluster: dgx-a100\nschedule: pipedream\npipeline: "
                "{stages: 2, split: balanced, width: " +
                    width + "}\n",
                "test.yaml")
@@ -327,7 +328,8 @@ TEST(UnevenReplicas, AreGivenLayersForAllOfThem) {
 
 TEST(UnlikeReplicas, AreToldApartByMoreThanTheirName) {
   const Scenario s = parse_scenario(
-      "model: gpt-355m\nschedule: 1f1b\ncluster: {inter: 25 Gbps, devices_per_node: 1, groups: "
+      "model: gpt-355m\nstack: none\nschedule: 1f1b\ncluster: {inter: 25 Gbps, devices_per_node: "
+      "1, groups: "
       "[{device: {peak: {fp16: 300 TFLOP/s}, memory: 80 GiB}}, {device: {peak: {fp16: 30 TFLOP/s}, "
       "memory: 8 GiB}}]}\npipeline: {stages: 1, width: 2}\n",
       "test.yaml");
@@ -360,7 +362,7 @@ TEST(NextBatch, KeepsSecondGradientsOnlyWhereSomethingIsReduced) {
 
 TEST(DistributedOptimizer, ChangesNothingWithOneReplica) {
   const std::string text =
-      "model: gpt-355m\ncluster: dgx-a100\nschedule: 1f1b\n"
+      "model: gpt-355m\nstack: none\ncluster: dgx-a100\nschedule: 1f1b\n"
       "pipeline: {stages: 8, microbatches: 8, distributed_optimizer: ";
   const Scenario with = parse_scenario(text + "true}\n", "test.yaml");
   EXPECT_FALSE(with.distributed_optimizer);
@@ -372,7 +374,7 @@ TEST(DistributedOptimizer, ChangesNothingWithOneReplica) {
 
 TEST(DistributedOptimizer, GathersTheWeightsBehindAllGradients) {
   const Scenario s = parse_scenario(
-      "model: gpt-355m\ncluster: dgx-a100\nschedule: data-parallel\n"
+      "model: gpt-355m\nstack: none\ncluster: dgx-a100\nschedule: data-parallel\n"
       "pipeline: {distributed_optimizer: true}\n",
       "test.yaml");
   const auto& buckets = s.reduction.buckets.at(0);

@@ -16,7 +16,7 @@ const std::string kAbstract =
     "cluster: {devices: 8, link: {latency: 1 us, bandwidth: 25 GB/s}}\n"
     "schedule: gpipe\npipeline: {depth: 4, microbatches: 8}\n";
 const std::string kReal =
-    "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: 1f1b\npipeline: {stages: 8}\n";
+    "model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\nschedule: 1f1b\npipeline: {stages: 8}\n";
 
 Scenario with(const std::string& text, const std::vector<std::string>& changes) {
   std::vector<Override> overrides;
@@ -263,6 +263,22 @@ TEST(SetErrors, AreReportedTogetherAndWithThoseOfTheFile) {
   EXPECT_NE(message.find("test.yaml:1:11: unknown schedule"), std::string::npos) << message;
   EXPECT_NE(message.find("--set stages=x: "), std::string::npos) << message;
   EXPECT_NE(message.find("--set stagse=8: "), std::string::npos) << message;
+}
+
+TEST(Set, DegreesHaveTheirShortNames) {
+  const Scenario s =
+      with(kReal, {"pp=2", "tp=2", "dp=2", "mbs=4", "gbs=32", "activation_checkpointing=full"});
+  EXPECT_EQ(s.shape.depth, 2U);
+  EXPECT_EQ(s.mesh.size(Axis::tensor), 2);
+  EXPECT_EQ(s.mesh.width.at(0), 2);
+  EXPECT_EQ(s.microbatch_size, 4);
+  EXPECT_EQ(s.samples_per_update(), 32);
+  EXPECT_TRUE(s.recompute.at(0).in_full());
+  EXPECT_EQ(with(kReal, {"pp=2", "cp=2", "schedule=interleaved-1f1b", "vpp=2", "microbatches=4"})
+                .shape.chunks,
+            2U);
+  EXPECT_NE(error_of(kReal, {"precision=fp8"}).find("fp8 are not modelled"), std::string::npos);
+  EXPECT_NE(error_of(kReal, {"fp8=true"}).find("fp8 are not modelled"), std::string::npos);
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ void expect_each_its_own(const Base& base, const std::vector<std::string>& list,
   }
 }
 
-const std::string kGpt = "model: gpt-2.2b\ncluster: p3.16xlarge\n";
+const std::string kGptAlone = "model: gpt-2.2b\ncluster: p3.16xlarge\n";
+const std::string kGpt = "model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\n";
 
 TEST(RecomputeByStage, OfAShapeEachCostsWhatItDoesAlone) {
   expect_each_its_own({kGpt + "schedule: 1f1b\n", "stages: 4, microbatch_size: 2"},
@@ -95,7 +96,7 @@ TEST(RecomputeByStage, OfReplicasThatSplitMicrobatches) {
 
 TEST(RecomputeByStage, OfReplicasOnDevicesUnlikeEachOther) {
   const Base base{
-      "model: gpt-355m\n"
+      "model: gpt-355m\nstack: none\n"
       "cluster: {inter: 10 GB/s, devices_per_node: 2, groups: [{device: V100-16}, "
       "{device: A100-80}]}\nschedule: 1f1b\n",
       "stages: 2, width: 2, microbatches: 4, placement: [0, 2, 1, 3]"};
@@ -115,7 +116,7 @@ TEST(RecomputeByStage, OfMeasuredLayersEachUsesItsOwnRows) {
   const std::string part = "{forward: 1 ms, backward: 2 ms, activation: 10 MiB}";
   const std::string again = "{forward: 1.1 ms, backward: 3 ms, activation: 1 MiB}";
   const Base base{
-      "model:\n  {name: tiny, num_layers: 6, hidden_size: 8, num_attention_heads: 2, "
+      "stack: none\nmodel:\n  {name: tiny, num_layers: 6, hidden_size: 8, num_attention_heads: 2, "
       "vocab_size: 32, seq_length: 16,\n   measured: [{microbatch_size: 1, layer: " +
           part + "}, {microbatch_size: 1, recompute: full, load: 2, layer: " + again +
           "}],\n   measured_step: [{load: 1, per_parameter: 1 ns}, {load: 2, per_parameter: 2 "
@@ -130,25 +131,26 @@ TEST(RecomputeByStage, OfMeasuredLayersEachUsesItsOwnRows) {
                              "costs of the stages as measured with 2 devices at work (recompute "
                              "full)"}));
   EXPECT_EQ(error_of(base, "[full, none, selective]"),
-            "test.yaml:6:82: nothing was measured with recompute: selective, only with full, none")
+            "test.yaml:7:82: nothing was measured with recompute: selective, only with full, none")
       << "where the value stands";
 }
 
 TEST(RecomputeByStage, OfMeasuredLayersARefusalSaysOfWhichStages) {
   const std::string layer = "layer: {forward: 1 ms, backward: 2 ms}";
   const Base base{
-      "model:\n  {num_layers: 6, hidden_size: 8, num_attention_heads: 2, vocab_size: "
+      "stack: none\nmodel:\n  {num_layers: 6, hidden_size: 8, num_attention_heads: 2, vocab_size: "
       "32, seq_length: 16,\n   measured: [{microbatch_size: 1, " +
           layer + "}, {microbatch_size: 4, " + layer +
           "},\n   {microbatch_size: 1, recompute: full, " + layer + "}]}\nschedule: 1f1b\n",
       "stages: 2, split: even, microbatch_size: 2"};
   EXPECT_EQ(error_of(base, "[full, none]"),
-            "test.yaml:6:53: microbatches of 2 were not measured, only of 1 with recompute: full");
+            "test.yaml:7:53: microbatches of 2 were not measured, only of 1 with recompute: full");
 }
 
 TEST(RecomputeByStage, OfMeasuredLayersAListThatIsNotUsedIsStillAsked) {
   const std::string rest =
-      "model: {num_layers: 6, hidden_size: 8, num_attention_heads: 2, vocab_size: 32, seq_length: "
+      "stack: none\nmodel: {num_layers: 6, hidden_size: 8, num_attention_heads: 2, vocab_size: 32, "
+      "seq_length: "
       "16, measured: [{microbatch_size: 1, layer: {forward: 1 ms, backward: 2 ms}}]}\nschedule: ";
   const auto errors = [&](const std::string& schedule, const std::string& recompute) {
     try {
@@ -236,8 +238,10 @@ TEST(RecomputeByStage, CanBeSetAndReplaced) {
 }
 
 TEST(RecomputeByStage, BalancedSplitGivesFewerLayersToStagesThatRecompute) {
-  const Base base{"model: {base: gpt-2.2b, num_layers: 34}\ncluster: p3.16xlarge\nschedule: 1f1b\n",
-                  "stages: 4, split: balanced"};
+  const Base base{
+      "model: {base: gpt-2.2b, num_layers: 34}\nstack: none\ncluster: p3.16xlarge\nschedule: "
+      "1f1b\n",
+      "stages: 4, split: balanced"};
   const std::vector<int> none = with(base, "none").layers;
   const Scenario mixed = with(base, "[full, full, none, none]");
   EXPECT_LT(mixed.layers[0], none[0]);
@@ -277,10 +281,11 @@ TEST(RecomputeByStage, TorchgpipesStoredMicrobatchesAreAsBefore) {
 
 const Base kSetUps[] = {
     {kGpt + "schedule: 1f1b\n", "stages: 4, microbatch_size: 2"},
-    {kGpt + "schedule: 1f1b\nstack: megatron\n", "stages: 4"},
+    {kGptAlone + "schedule: 1f1b\nstack: megatron\n", "stages: 4"},
     {kGpt + "schedule: zb-h1\n", "stages: 4, microbatches: 8"},
     {kGpt + "schedule: interleaved-1f1b\n", "stages: 4, chunks: 2, microbatches: 4"},
-    {kGpt + "schedule: 1f1b\nstack: megatron\n", "stages: 2, tensor: 4, sequence_parallel: true"},
+    {kGptAlone + "schedule: 1f1b\nstack: megatron\n",
+     "stages: 2, tensor: 4, sequence_parallel: true"},
     {kGpt + "schedule: 1f1b\n", "stages: 2, tensor: 2, context: 2"},
 };
 
@@ -341,23 +346,23 @@ TEST(RecomputeByLayer, ListsVirtualStagesEachOfWhichCostsWhatItDoesAlone) {
 TEST(RecomputeByLayerErrors, SayWhatIsWrongAndWhere) {
   const Base gpt{kGpt + "schedule: 1f1b\n", "stages: 4"};
   EXPECT_EQ(error_of(gpt, "full, recompute_method: block"),
-            "test.yaml:4:58: 'recompute_method: block' needs 'recompute_layers': how many of every "
+            "test.yaml:5:58: 'recompute_method: block' needs 'recompute_layers': how many of every "
             "stage");
   EXPECT_EQ(error_of(gpt, "full, recompute_layers: 3"),
-            "test.yaml:4:58: 'recompute_layers' needs 'recompute_method': block (so many layers of "
+            "test.yaml:5:58: 'recompute_layers' needs 'recompute_method': block (so many layers of "
             "every stage) or uniform (groups of so many)");
   EXPECT_EQ(error_of(gpt, "full, recompute_method: uniform, recompute_layers: 0"),
-            "test.yaml:4:85: uniform recomputes in groups of at least 1 layer; recompute_method: "
+            "test.yaml:5:85: uniform recomputes in groups of at least 1 layer; recompute_method: "
             "block takes 0, too");
   EXPECT_EQ(error_of(gpt, "full, recompute_method: block, recompute_layers: [1, 2]"),
-            "test.yaml:4:83: 'recompute_layers' lists 2 stages, the pipeline has 4");
+            "test.yaml:5:83: 'recompute_layers' lists 2 stages, the pipeline has 4");
   EXPECT_EQ(error_of(gpt, "full, recompute_method: blok, recompute_layers: 1"),
-            "test.yaml:4:58: 'recompute_method' must be one of block, uniform, got 'blok'; did you "
+            "test.yaml:5:58: 'recompute_method' must be one of block, uniform, got 'blok'; did you "
             "mean 'block'?");
   EXPECT_EQ(error_of({kGpt + "schedule: torchgpipe\n", "stages: 2, microbatches: 4"},
                      "full, recompute_method: block, recompute_layers: 1")
                 .substr(0, 65),
-            "test.yaml:4:51: 'torchgpipe' recomputes as 'checkpoint' says: alw");
+            "test.yaml:5:51: 'torchgpipe' recomputes as 'checkpoint' says: alw");
 }
 
 TEST(RecomputeByLayerErrors, NeedAModelByShape) {
@@ -382,22 +387,22 @@ TEST(RecomputeByLayerErrors, WithoutFullThereIsANote) {
 TEST(RecomputeByStageErrors, SayWhatIsWrongAndWhere) {
   const Base gpt{kGpt + "schedule: 1f1b\n", "stages: 4"};
   EXPECT_EQ(error_of(gpt, "[full, none, none]"),
-            "test.yaml:4:34: 'recompute' lists 3 stages, the pipeline has 4");
+            "test.yaml:5:34: 'recompute' lists 3 stages, the pipeline has 4");
   EXPECT_EQ(error_of(gpt, "[full]"),
-            "test.yaml:4:34: 'recompute' lists 1 stages, the pipeline has 4");
+            "test.yaml:5:34: 'recompute' lists 1 stages, the pipeline has 4");
   const std::string must =
       "'recompute' must be one of none, selective, full, or a list with one per virtual stage";
   EXPECT_EQ(error_of(gpt, "[full, ful, none, none]"),
-            "test.yaml:4:41: " + must + ", got 'ful'; did you mean 'full'?");
-  EXPECT_EQ(error_of(gpt, "[]"), "test.yaml:4:34: " + must + ": a list is empty");
+            "test.yaml:5:41: " + must + ", got 'ful'; did you mean 'full'?");
+  EXPECT_EQ(error_of(gpt, "[]"), "test.yaml:5:34: " + must + ": a list is empty");
   EXPECT_EQ(error_of(gpt, "[full, [none], full, full]"),
-            "test.yaml:4:41: " + must + ", got a list");
-  EXPECT_EQ(error_of(gpt, "{0: full}"), "test.yaml:4:34: " + must + ", got a map");
+            "test.yaml:5:41: " + must + ", got a list");
+  EXPECT_EQ(error_of(gpt, "{0: full}"), "test.yaml:5:34: " + must + ", got a map");
   EXPECT_EQ(error_of({kGpt + "schedule: chimera\n", "stages: 4, microbatches: 4"}, "[full, none]"),
-            "test.yaml:4:51: 'recompute' lists 2 stages, the pipeline has 4");
+            "test.yaml:5:51: 'recompute' lists 2 stages, the pipeline has 4");
   EXPECT_EQ(error_of({kGpt + "schedule: interleaved-1f1b\n", "stages: 2, microbatches: 4"},
                      "[full, none]"),
-            "test.yaml:4:51: 'recompute' lists 2 stages, the pipeline has 4");
+            "test.yaml:5:51: 'recompute' lists 2 stages, the pipeline has 4");
 }
 
 TEST(RecomputeByStageErrors, GivenCostsKnowNoSelective) {
@@ -409,7 +414,7 @@ TEST(RecomputeByStageErrors, GivenCostsKnowNoSelective) {
 TEST(RecomputeByStageErrors, TorchgpipeRefusesAListAsItRefusesAValue) {
   const Base base{kGpt + "schedule: torchgpipe\n", "stages: 2, microbatches: 4"};
   const std::string refused =
-      "test.yaml:4:51: 'torchgpipe' recomputes as 'checkpoint' says: always, except_last (default) "
+      "test.yaml:5:51: 'torchgpipe' recomputes as 'checkpoint' says: always, except_last (default) "
       "or never";
   EXPECT_EQ(error_of(base, "full"), refused);
   EXPECT_EQ(error_of(base, "[full, none]"), refused);

@@ -6,7 +6,7 @@
 namespace penstock::reduction_test {
 namespace {
 
-const std::string kGpt355m = "model: gpt-355m\ncluster: p3.16xlarge\n";
+const std::string kGpt355m = "model: gpt-355m\nstack: none\ncluster: p3.16xlarge\n";
 const std::string kCosts = "model: {forward: 1 s, backward: 2 s, gradients: [100 MiB, 50 MiB]}\n";
 
 Scenario scenario(const std::string& text) { return parse_scenario(text, "test.yaml"); }

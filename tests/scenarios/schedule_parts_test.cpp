@@ -139,7 +139,7 @@ TEST(TransferTold, IsNoLessThanAnyMessageTakesOnNodes) {
 
 /// Two stages of two replicas, each stage on an A100 and a V100.
 std::string unlike(const std::string& schedule, const std::string& recompute) {
-  return "model: gpt-355m\n"
+  return "model: gpt-355m\nstack: none\n"
          "cluster: {inter: 10 GB/s, devices_per_node: 2, groups: [{device: V100-16}, "
          "{device: A100-80}]}\nschedule: " +
          schedule + "\npipeline: {stages: 2, width: 2, microbatches: 4, placement: [0, 2, 1, 3]" +
@@ -175,7 +175,8 @@ void expect_joined(const std::vector<StageCosts>& whole, const std::vector<Stage
 
 TEST(WholeBackwards, TakeAsLongAsThoseOfTheirMicrobatches) {
   const std::string rest =
-      "\npipeline: {stages: 4, tensor: 2, microbatches: 6, recompute: full}\nmodel: gpt-2.2b\n"
+      "\npipeline: {stages: 4, tensor: 2, microbatches: 6, recompute: full}\nmodel: "
+      "gpt-2.2b\nstack: none\n"
       "cluster: p3.16xlarge\n";
   const Scenario whole = scenario("schedule: timeprest" + rest);
   EXPECT_TRUE(

@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace penstock::stack_key_test {
 namespace {
 
 const std::string kLlama = "model: llama-3-8b\ncluster: {base: dgx-h100, nodes: 2}\n";
+
+constexpr const char* kUsual = "megatron";
 
 Scenario read(const std::string& text) { return parse_scenario(text, "test.yaml"); }
 
@@ -30,6 +34,64 @@ TEST(StackKey, TakesANameOrAMapThatChangesIt) {
   EXPECT_NE(refusal(rest + "stack: nanotrom\n").find("did you mean 'nanotron'"), std::string::npos);
 }
 
+const std::string kJob = "schedule: 1f1b\npipeline: {stages: 4, width: 4}\n";
+
+TEST(StackKey, AModelByShapeHasTheUsualOneAndOthersHaveNone) {
+  const Scenario usual = read(kLlama + kJob), named = read(kLlama + "stack: megatron\n" + kJob);
+  EXPECT_EQ(usual.stack.name, kUsual);
+  EXPECT_EQ(usual.costs[0].forward_s, named.costs[0].forward_s);
+  EXPECT_EQ(usual.costs[0].activation_bytes, named.costs[0].activation_bytes);
+  const auto says = [](const Scenario& s) {
+    return std::ranges::any_of(s.notes, [](const std::string& note) {
+      return note.find("its software is taken to be megatron") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(says(usual));
+  EXPECT_FALSE(says(named));
+  EXPECT_EQ(read("model: {forward: 1 s, backward: 2 s}\nschedule: 1f1b\n").stack.name, "");
+}
+
+TEST(StackKey, NoneIsTheNeutralOne) {
+  const Scenario none = read(kLlama + "stack: none\n" + kJob);
+  EXPECT_EQ(none.stack.name, "none");
+  EXPECT_FALSE(none.stack.takes_layers_apart());
+  EXPECT_DOUBLE_EQ(none.cluster.inter.bytes_per_s, load_cluster("dgx-h100").inter.bytes_per_s);
+  EXPECT_EQ(none.transformer->bytes.gradients, ParameterBytes{}.gradients);
+}
+
+TEST(StackKey, ItsBytesAreThoseOfMixedPrecision) {
+  for (const std::string stack : {"megatron", "torchtitan", "nanotron", "deepspeed"}) {
+    const std::string job = "stack: " + stack + "\n" + kJob;
+    const Scenario single = read(
+        "model: {base: llama-3-8b, precision: fp32}\ncluster: {base: dgx-h100, nodes: 2}\n" + job);
+    EXPECT_EQ(single.transformer->bytes.weights, 4) << stack;
+    EXPECT_EQ(single.transformer->bytes.gradients, 4) << stack;
+    EXPECT_EQ(single.transformer->bytes.optimizer, 8) << stack;
+  }
+  const Scenario half = read(
+      "model: {base: llama-3-8b, precision: mixed-fp16}\ncluster: {base: dgx-h100, nodes: "
+      "2}\nstack: megatron\n" +
+      kJob);
+  EXPECT_EQ(half.transformer->bytes.gradients, 2);
+  EXPECT_EQ(half.transformer->bytes.reduced, 2);
+}
+
+TEST(StackKey, SaysWhichNumberWasNotMeasuredOnTheDevice) {
+  const auto said = [](const std::string& text, const std::string& part) {
+    const Scenario s = read(text + kJob);
+    return std::ranges::any_of(s.file_notes, [&](const std::string& note) {
+      return note.find(part) != std::string::npos;
+    });
+  };
+  const std::string h200 = "model: llama-3-8b\ncluster: {base: dgx-h100, nodes: 2, device: H200}\n";
+  EXPECT_TRUE(said(h200 + "stack: none\n", "the efficiency curve of H200 is assumed"));
+  EXPECT_FALSE(said(kLlama + "stack: none\n", "is assumed"));
+  EXPECT_TRUE(said(h200 + "stack: nanotron\n", "'nanotron' was not measured on it"));
+  EXPECT_FALSE(said(kLlama + "stack: nanotron\n", "is assumed"));
+  EXPECT_FALSE(said("model: llama-3-8b\ncluster: {base: dgx-b200, nodes: 2}\nstack: megatron\n",
+                    "is assumed"));
+}
+
 TEST(StackKey, OverlapsTheReductionWhereThePipelineDoesNotSayIt) {
   const std::string stack = kLlama + "stack: {reduction_overlap: backward}\n";
   const std::string flushed = stack + "schedule: 1f1b\n";
@@ -45,7 +107,7 @@ TEST(StackKey, SlowsLinksAndSaysBytesThatTheModelLeavesOpen) {
   const std::string rest =
       "schedule: 1f1b\npipeline: {stages: 4, width: 4}\n"
       "stack: {link_efficiency: 50%, link_latency: 1 ms, node_latency: 2 ms, gradient_bytes: 6}\n";
-  const Scenario s = read(kLlama + rest), neutral = read(kLlama + "schedule: 1f1b\n");
+  const Scenario s = read(kLlama + rest), neutral = read(kLlama + "stack: none\nschedule: 1f1b\n");
   EXPECT_DOUBLE_EQ(s.cluster.inter.bytes_per_s, neutral.cluster.inter.bytes_per_s / 2);
   EXPECT_DOUBLE_EQ(s.cluster.inter.latency_s, 1e-3);
   EXPECT_DOUBLE_EQ(s.cluster.intra.latency_s, 2e-3);

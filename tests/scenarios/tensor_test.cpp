@@ -15,7 +15,7 @@ namespace {
 
 Scenario gpt3(const std::string& pipeline, int nodes = 4) {
   return parse_scenario(
-      "model: gpt3-175b\ncluster: {base: dgx-a100, nodes: " + std::to_string(nodes) +
+      "model: gpt3-175b\nstack: none\ncluster: {base: dgx-a100, nodes: " + std::to_string(nodes) +
           "}\nschedule: 1f1b\npipeline: {" + pipeline + "}\n",
       "test.yaml");
 }
@@ -113,7 +113,8 @@ TEST(TensorScenario, DistributedOptimizerSavesMemoryAndTraffic) {
 TEST(TensorScenario, APaddedVocabularyIsTold) {
   EXPECT_FALSE(told(gpt3("stages: 4, tensor: 8"), "padded")) << "51200 is a multiple of 1024";
   const Scenario s = parse_scenario(
-      "model: {base: gpt3-175b, vocab_size: 50257}\ncluster: dgx-a100\nschedule: 1f1b\n"
+      "model: {base: gpt3-175b, vocab_size: 50257}\nstack: none\ncluster: dgx-a100\nschedule: "
+      "1f1b\n"
       "pipeline: {stages: 1, tensor: 8}\n",
       "test.yaml");
   EXPECT_TRUE(told(s, "the vocabulary of 50257 is padded to 51200"));

@@ -120,7 +120,7 @@ TEST(Work, WithoutStagesAListHasOnePerDevice) {
 
 // --- the batch ----------------------------------------------------------------------------------
 
-const std::string kGpt = "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: 1f1b\n";
+const std::string kGpt = "model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\nschedule: 1f1b\n";
 
 std::string pipeline(const std::string& keys) { return kGpt + "pipeline: {" + keys + "}\n"; }
 
@@ -157,7 +157,7 @@ TEST(Batch, OneThatDoesNotDivideNamesTheNearestThatDo) {
 
 TEST(Batch, ARefusedNumberOfMicrobatchesIsSaidOfTheBatch) {
   const std::string why = refused(
-      "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: pipedream\n"
+      "model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\nschedule: pipedream\n"
       "pipeline: {stages: 8, global_batch_size: 64}\n");
   EXPECT_NE(why.find("global_batch_size"), std::string::npos) << why;
   EXPECT_NE(why.find("64 samples per update are 64 microbatches"), std::string::npos) << why;
@@ -165,14 +165,14 @@ TEST(Batch, ARefusedNumberOfMicrobatchesIsSaidOfTheBatch) {
 
 TEST(Batch, TheNearestAreLookedForNearbyHoweverLargeItIs) {
   const std::string why = refused(
-      "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: pipedream\n"
+      "model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\nschedule: pipedream\n"
       "pipeline: {stages: 8, global_batch_size: 1000000000}\n");
   EXPECT_NE(why.find("'global_batch_size' must be 1"), std::string::npos) << why;
 }
 
 TEST(Batch, OneThatDoesNotDivideIsNotTakenForOneMicrobatch) {
   const std::string why = refused(
-      "model: gpt-2.2b\ncluster: p3.16xlarge\nschedule: interleaved-1f1b\n"
+      "model: gpt-2.2b\nstack: none\ncluster: p3.16xlarge\nschedule: interleaved-1f1b\n"
       "pipeline: {stages: 2, width: 4, chunks: 2, global_batch_size: 33}\n");
   EXPECT_NE(why.find("the nearest that are: 32 and 36"), std::string::npos) << why;
   EXPECT_EQ(why.find("'global_batch_size' must be"), std::string::npos) << why;
@@ -222,7 +222,8 @@ double slowest_device(const Scenario& s) {
 TEST(Balanced, TheSlowestDeviceIsAsFastAsAnyCutAllows) {
   // By brute force over all splits of 8 layers into 2 devices x 2 chunks, empty stages too.
   const std::string base =
-      "model: {num_layers: 8, hidden_size: 1024, num_attention_heads: 16, vocab_size: 50304, "
+      "stack: none\nmodel: {num_layers: 8, hidden_size: 1024, num_attention_heads: 16, vocab_size: "
+      "50304, "
       "seq_length: 1024, precision: mixed-fp16}\ncluster: p3.16xlarge\nschedule: interleaved-1f1b\n"
       "pipeline: {stages: 2, chunks: 2, microbatches: 4, split: ";
   const Scenario balanced = scenario(base + "balanced}\n");
@@ -242,7 +243,8 @@ TEST(Balanced, TheSlowestDeviceIsAsFastAsAnyCutAllows) {
 
 TEST(Balanced, AStageWithTheHeadAloneIsOne) {
   const Scenario s = scenario(
-      "model: {num_layers: 4, hidden_size: 512, num_attention_heads: 8, vocab_size: 256000, "
+      "stack: none\nmodel: {num_layers: 4, hidden_size: 512, num_attention_heads: 8, vocab_size: "
+      "256000, "
       "seq_length: 512, precision: mixed-fp16}\ncluster: p3.16xlarge\nschedule: 1f1b\n"
       "pipeline: {stages: 4, microbatches: 4, split: balanced}\n");
   EXPECT_EQ(s.layers.back(), 0);

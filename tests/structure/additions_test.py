@@ -22,6 +22,7 @@ BUILD = pathlib.Path(os.environ["PENSTOCK_BINARY"]).parent.parent
 PROGRAM = "cli/penstock-first"
 SKIPPED = 77  # as meson understands it
 SCENARIO = """model: gpt-355m
+stack: none
 schedule: {schedule}
 pipeline: {{stages: 2, microbatches: 4}}
 cluster: {{nodes: 1, devices_per_node: 8, intra: 100 GB/s, device: {device}}}

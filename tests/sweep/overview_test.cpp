@@ -112,6 +112,45 @@ TEST(Overview, TheTopIsSortedAsAsked) {
   EXPECT_FALSE(options.descending) << "less memory is better";
 }
 
+void set_number(Row& row, std::string_view name, double value) {
+  const auto at = std::ranges::find(measures(), name, &Measure::name);
+  ASSERT_NE(at, measures().end()) << name;
+  row.numbers[static_cast<std::size_t>(at - measures().begin())] = value;
+}
+
+/// Two models of which the one with the longer sequences is slower in samples, faster in tokens.
+Overview of_lengths(const SpaceRig& rig, double other_length, double other_parameters) {
+  Overview overview(rig.space, rig.columns, {});
+  for (const std::uint64_t point : {0, 1}) {
+    Row row = made_up_row(point);  // 1 and 0.5 samples/s
+    const double length = point == 0 ? 2048 : other_length;
+    set_number(row, "seq_length", length);
+    set_number(row, "tokens_per_s", row.numbers[8] * length);
+    set_number(row, "parameters", point == 0 ? 1e9 : other_parameters);
+    overview.add_row(rig.columns.cells(row));
+  }
+  return overview;
+}
+
+TEST(Overview, RowsOfOtherSequenceLengthsAreRankedByTokens) {
+  const SpaceRig rig;
+  const Overview longer = of_lengths(rig, 8192, 1e9);
+  EXPECT_EQ(longer.best(), "4096 tokens/s (stages=1, microbatches=2)");
+  EXPECT_NE(longer.table(kPlain).find("best tokens/s along it"), std::string::npos);
+  EXPECT_LT(longer.table(kPlain).find("4096"), longer.table(kPlain).find("2048"));
+  EXPECT_EQ(longer.models(), "");
+  const Overview alike = of_lengths(rig, 2048, 1e9);
+  EXPECT_EQ(alike.best(), "1 samples/s (stages=1, microbatches=1)");
+  EXPECT_NE(alike.table(kPlain).find("best samples/s along it"), std::string::npos);
+}
+
+TEST(Overview, RowsOfOtherModelsAreSaid) {
+  const SpaceRig rig;
+  EXPECT_EQ(of_lengths(rig, 2048, 7e10).models(),
+            "rows are of models of 1,000,000,000 to 70,000,000,000 parameters: more tokens/s may "
+            "only be a smaller model (--sort mfu)");
+}
+
 TEST(Overview, UnknownColumnsAndOrdersAreSuggested) {
   const SpaceRig rig;
   TableOptions options;

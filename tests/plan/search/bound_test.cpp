@@ -20,7 +20,7 @@ namespace {
 Problem on_links(const std::string& link) {
   return Problem(
       fmt::format(
-          "model: {{family: gpt, num_layers: 6, hidden_size: 256, num_attention_heads: 4, "
+          "stack: none\nmodel: {{family: gpt, num_layers: 6, hidden_size: 256, num_attention_heads: 4, "
           "vocab_size: 4000, seq_length: 128, precision: mixed-fp16}}\n"
           "cluster: {{devices: 6, device: {{name: d, memory: 2 GiB, peak: {{fp16: 10 TFLOP/s}}, "
           "memory_bandwidth: 300 GB/s}}, link: {}}}\n",
@@ -46,7 +46,7 @@ TEST(Relaxed, MemoryIsThatOfNoMessagesHoweverLongTheyAreHeld) {
 /// 16 layers on 8 devices with so much memory.
 Problem with_memory(const std::string& memory) {
   return Problem(
-      fmt::format("model: {{family: gpt, num_layers: 16, hidden_size: 1024, "
+      fmt::format("stack: none\nmodel: {{family: gpt, num_layers: 16, hidden_size: 1024, "
                   "num_attention_heads: 16, vocab_size: 4000, seq_length: 1024, "
                   "precision: mixed-fp16}}\n"
                   "cluster: {{devices: 8, device: {{name: d, memory: {}, peak: {{fp16: 10 "
@@ -57,7 +57,7 @@ Problem with_memory(const std::string& memory) {
 
 TEST(Axes, SelectiveRecomputationIsAmongThemWhereItFreesSomething) {
   const auto problem = [](const char* attention) {
-    return Problem(fmt::format("model: {{family: gpt, num_layers: 4, hidden_size: 64, "
+    return Problem(fmt::format("stack: none\nmodel: {{family: gpt, num_layers: 4, hidden_size: 64, "
                                "num_attention_heads: 4, vocab_size: 400, seq_length: 64, "
                                "precision: mixed-fp16, flash_attention: {}}}\n"
                                "cluster: p3.16xlarge\n",
@@ -147,7 +147,7 @@ TEST(Bounds, OfAnOrderKnowThatAnIMayHideWhatRecomputationAddsToAWholeB) {
   std::vector<Recomputation> recompute(8, Recomputation::block(2));
   recompute.front() = recompute.back() = Recomputation::block(3);
   expect_order_bound(
-      "model: {family: gpt, num_layers: 48, hidden_size: 256, num_attention_heads: 8, vocab_size: "
+      "stack: none\nmodel: {family: gpt, num_layers: 48, hidden_size: 256, num_attention_heads: 8, vocab_size: "
       "1000, seq_length: 112, precision: mixed-fp16, flash_attention: true}\n"
       "cluster: {devices: 8, device: {name: d, memory: 113 MiB, peak: {fp16: 40 TFLOP/s}, "
       "memory_bandwidth: 300 GB/s}, link: {latency: 1 us, bandwidth: 40 GB/s}}\n"
@@ -158,7 +158,7 @@ TEST(Bounds, OfAnOrderKnowThatAnIMayHideWhatRecomputationAddsToAWholeB) {
 
 TEST(Bounds, OfAnOrderDoNotDependOnTheRoundingOfPivots) {
   expect_order_bound(
-      "model: {family: llama, num_layers: 11, hidden_size: 384, num_attention_heads: 4, "
+      "stack: none\nmodel: {family: llama, num_layers: 11, hidden_size: 384, num_attention_heads: 4, "
       "vocab_size: "
       "1800, seq_length: 192, precision: mixed-fp16, flash_attention: false}\n"
       "cluster: {devices: 3, device: {name: d, memory: 394 MiB, peak: {fp16: 14 TFLOP/s}, "
@@ -174,7 +174,7 @@ TEST(Bounds, OfAnOrderDoNotDependOnTheRoundingOfPivots) {
 /// much memory.
 std::string with_large_vocabulary(int layers, int vocabulary, int devices, double memory_bytes) {
   return fmt::format(
-      "model: {{family: gpt, num_layers: {}, hidden_size: 256, num_attention_heads: 4, "
+      "stack: none\nmodel: {{family: gpt, num_layers: {}, hidden_size: 256, num_attention_heads: 4, "
       "vocab_size: {}, seq_length: 256, precision: mixed-fp16}}\n"
       "cluster: {{devices: {}, device: {{name: d, memory: {:.0f} B, peak: {{fp16: 10 TFLOP/s}}, "
       "memory_bandwidth: 300 GB/s}}, link: {{latency: 5 us, bandwidth: 20 GB/s}}}}\n",

@@ -33,7 +33,7 @@ class KeptPlansTest : public testing::Test {
 
   using Names = std::vector<std::string>;
   Problem problem_{
-      "model: {family: gpt, num_layers: 2, hidden_size: 128, num_attention_heads: 2, "
+      "stack: none\nmodel: {family: gpt, num_layers: 2, hidden_size: 128, num_attention_heads: 2, "
       "vocab_size: 1000, seq_length: 64}\n"
       "cluster: dgx-a100\nschedule: gpipe\npipeline: {stages: 2, microbatches: 4}\n",
       "test.yaml", 0};

@@ -32,7 +32,7 @@ struct SmallProblem {
 inline std::string random_model(std::mt19937_64& random) {
   const int heads = one_of<int>(random, {2, 4});
   return fmt::format(
-      "model: {{family: {}, num_layers: {}, hidden_size: {}, num_attention_heads: {}, vocab_size: "
+      "stack: none\nmodel: {{family: {}, num_layers: {}, hidden_size: {}, num_attention_heads: {}, vocab_size: "
       "{}, seq_length: {}, precision: mixed-fp16, tie_embeddings: {}}}\n",
       one_of<std::string>(random, {"gpt", "llama"}), between(random, 1, 12),
       128 * between(random, 1, 3), heads, between(random, 1, 40) * 100, 64 * between(random, 1, 4),
@@ -116,7 +116,7 @@ inline std::string random_profile_rows(std::mt19937_64& random) {
             size * us(0, 60), size * us(0, 90), size * kept(150), us(0, 40), us(0, 40), kept(100));
       }
   return fmt::format(
-      "model:\n  family: gpt\n  num_layers: {}\n  hidden_size: 128\n  num_attention_heads: 2\n"
+      "stack: none\nmodel:\n  family: gpt\n  num_layers: {}\n  hidden_size: 128\n  num_attention_heads: 2\n"
       "  vocab_size: 1000\n  seq_length: 64\n  precision: mixed-fp16\n  measured:\n{}"
       "  measured_step:\n    - {{overhead: {} us}}\n",
       between(random, 1, 10), rows, us(0, 50));

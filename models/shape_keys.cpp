@@ -1,0 +1,50 @@
+#include "models/shape_keys.hpp"
+
+#include <fmt/format.h>
+
+namespace penstock {
+
+std::vector<std::pair<std::string, std::string>> shape_keys(const TransformerSpec& model) {
+  std::vector<std::pair<std::string, std::string>> keys;
+  const auto add = [&](const char* key, const auto& value) {
+    keys.emplace_back(key, fmt::format("{}", value));
+  };
+  const auto add_unless = [&](const auto& usual, const char* key, const auto& value) {
+    if (value != usual) add(key, value);
+  };
+  const auto add_given = [&](const char* key, const auto& value) {
+    if (value) add(key, *value);
+  };
+  add("family", kFamilyNames[static_cast<std::size_t>(model.family)]);
+  add("num_layers", model.num_layers);
+  add("hidden_size", model.hidden_size);
+  add("num_attention_heads", model.num_attention_heads);
+  add("num_query_groups", model.num_query_groups);
+  add_given("head_dim", model.head_dim);
+  add("ffn_hidden_size", model.ffn_hidden_size);
+  add("vocab_size", model.vocab_size);
+  add("seq_length", model.seq_length);
+  const LayerForm form = model.form(), usual = form_of(model.family);
+  const auto add_choice = [&](const char* key, auto field, const auto& names) {
+    const auto name = [&](const LayerForm& f) { return names[static_cast<std::size_t>(f.*field)]; };
+    add_unless(name(usual), key, name(form));
+  };
+  add_unless(usual.gated_mlp, "gated_mlp", form.gated_mlp);
+  add_choice("norm", &LayerForm::norm, kNormNames);
+  add_unless(usual.norms, "norms", form.norms);
+  add_choice("qk_norm", &LayerForm::qk_norm, kQueryKeyNormNames);
+  add_choice("biases", &LayerForm::biases, kBiasesNames);
+  add_choice("positions", &LayerForm::positions, kPositionsNames);
+  add_unless(usual.parallel_residual, "parallel_residual", form.parallel_residual);
+  add_unless(usual.dropout, "dropout", form.dropout);
+  add_given("sliding_window", model.sliding_window);
+  add_given("full_attention_every", model.full_attention_every);
+  add_given("extra_parameters", model.extra_parameters);
+  add("tie_embeddings", model.tie_embeddings);
+  add("flash_attention", model.flash_attention);
+  add("precision",
+      model.compute_type.ends_with("16") ? "mixed-" + model.compute_type : model.compute_type);
+  return keys;
+}
+
+}  // namespace penstock

@@ -1,0 +1,41 @@
+// How far a prediction may be off: as far as predictions of measured runs like it were.
+//
+// docs/scoreboard.md predicts published runs again and says of each kind how far off the times
+// were. A job's kind is its software (stack), chip, number type, how layers are shared, and how
+// many GPUs it takes. Where a kind that was measured agrees in all of them, its median error is
+// what is to be expected; where none does, the nearest is named with what is different, and nothing
+// is promised. Models given by their times have no such error: it is the times' own.
+#pragma once
+
+#include "base/json.hpp"
+#include "scenarios/scenario.hpp"
+
+namespace penstock {
+
+/// Published runs of one kind, and how far off their predicted times and peaks were.
+struct MeasuredRuns {
+  const char* called;
+  const char *stack, *chip;  ///< no stack: the device's curve of whole layers alone
+  int least_gpus, most_gpus, least_tensor, most_tensor;
+  bool pipelined;  ///< all of them have several stages
+  bool context;    ///< sequences are divided among GPUs
+  bool profiled;   ///< times of layers were measured
+  bool fitted;     ///< the stack's numbers have seen these runs
+  int runs;
+  double median, p90;                        ///< shares by which times were off; p90 0: unknown
+  double memory_median = 0, memory_p90 = 0;  ///< the same of the peak; 0: not measured
+};
+
+/// In the order in which they are preferred where several are as near.
+const std::vector<MeasuredRuns>& measured_runs();
+
+/// Returns the expected error of a job's time: `fraction` (median), `nine_of_ten`,
+/// `memory_fraction` (null where not known), `runs`, `basis`, `fitted`, `near`, `differs` (by what,
+/// where not near). None of a model that is given by its times.
+std::optional<Json> expected_error(const Scenario& scenario);
+
+/// Returns that as a sentence without a full stop: "± 2.8 % ..." or "unknown: no measured runs
+/// ...".
+std::string expected_error_text(const Json& error);
+
+}  // namespace penstock

@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+"""What files and limits from outside do to the commands: nesting without end, control characters, files
+that may not grow, outputs that are inputs, columns and versions that nobody knows.
+
+Needs $PENSTOCK_BINARY, $PENSTOCK_RUN and $PENSTOCK_SOURCE. One class of cases may be named as an argument.
+"""
+import csv
+import gzip
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.dont_write_bytecode = True  # the source tree stays clean
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from command_case import CommandCase, of_penstock
+
+SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
+BINARY = os.environ["PENSTOCK_BINARY"]
+RUN = os.environ["PENSTOCK_RUN"]
+SHARED = pathlib.Path(os.environ.get("PENSTOCK_SHARED", SOURCE / "../shared"))
+SMALL = "scenarios/small-1f1b.yaml"
+# C0 but for tabs and line feeds, DEL, C1, the marks of UAX 9 that change the direction of writing; a byte
+# of C1 alone is no UTF-8, and a terminal may obey it.
+OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\udc80-\udcff]")
+HOSTILE = "a\x1b]0;title\x07\x7f\x9b31m\u202eb\u2066c\u200fd\u061c\r"
+TRAINED = """model: {num_layers: 2, hidden_size: 16, num_attention_heads: 2, vocab_size: 16, seq_length: 8, precision: fp32}
+cluster: {base: p3.16xlarge}
+pipeline: {stages: 2, microbatches: 2}
+training: {data: markov, updates: 2}
+"""
+ROWS = "id,model,layers,hidden,heads,vocab,seq,gpu,dp,tp,pp,microbatch,microbatches,iteration_s"
+ROW = "x,m,4,256,4,1000,128,a100,1,1,2,1,4,0.1"
+
+
+class Case(CommandCase):
+    ENVIRONMENT = of_penstock(TERM="xterm")
+
+    def file(self, name, content):
+        path = self.folder / name
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content, encoding="utf-8")
+        return path
+
+    def executor(self, *words):
+        return subprocess.run([RUN, *map(str, words)], env=self.ENVIRONMENT, text=True, capture_output=True, timeout=100)
+
+    def program(self):
+        return self.file("program.json", self.ok("export", SMALL, "--to", "program"))
+
+    def profile(self):
+        done = self.run_command("calibrate", self.file("c.yaml", TRAINED), "-o", self.folder / "profile.yaml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class Deep(Case):
+    """A megabyte of brackets, a kilobyte compressed."""
+
+    READERS = (("compare", "{}"), ("compare", "{}", SMALL), ("validate", "{}"), ("validate", "--as", "sailor", "{}"),
+               ("validate", "--as", "runs", "{}"), ("calibrate", SMALL, "--result", "{}"), ("trace", "check", "{}"),
+               ("simulate", "{}"), ("import", "{}"), ("train", "{}"))
+
+    def test_every_reader_of_json_says_where(self):
+        recording = '{"penstock_recording": 1, "x": '
+        for before, opened, closed in (("", "[", ""), ("", "[", "]"), ("", '{"a":', "}"), (recording, "[", ""),
+                                       ('{"real_ms": ', "[", ""), ('{"pipeline_list": ', "[", "]"),
+                                       ('{"traceEvents": [{"id": ', "[", "]"), ('{"schema_version": 1, "makespan_s": ', "[", "")):
+            path = self.file("deep.json.gz", gzip.compress((before + opened * 300_000 + closed * 300_000).encode()))
+            plain = self.file("deep.json", gzip.decompress(path.read_bytes()))
+            for words in self.READERS:
+                for name in (path, plain):
+                    with self.subTest(words=words, before=before, opened=opened, name=name.name):
+                        done = self.run_command(*[word.format(name) for word in words])
+                        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr[:300])
+                        self.assertLess(len(done.stderr), 3000)
+            for words in ((plain,), ("--calibrate", plain), ("--train", self.folder / "t", plain)):
+                done = self.executor(*words)
+                self.assertEqual(done.returncode, 2, (words, done.stderr[:300]))
+                self.assertIn("nested more than 128 deep", done.stderr)
+
+    def test_the_file_of_the_issue(self):
+        path = SHARED / "cases/attack/deep-open.json.gz"
+        if not SHARED.exists():
+            raise unittest.SkipTest(f"no {SHARED}")
+        for words in (("compare", path), ("validate", path), ("calibrate", SMALL, "--result", path), ("trace", "check", path)):
+            self.assertIn("nested more than 128 deep", self.refused(*words), words)
+        self.assertIn("nested more than 128 deep", self.executor(path).stderr)
+
+    def test_nothing_else_nests_without_end(self):
+        names = ("deep.yaml", "deep.json", "deep.csv", "deep.toml", "deep.txt")
+        for text in ("- " * 300_000 + "a", "? " * 300_000, "[" * 300_000, "{a: " * 300_000, "a: " * 300_000, "!x " * 300_000,
+                     "model: " + "- " * 300_000, "a = " + "[" * 300_000, "a = " + "{b = " * 300_000, "(" * 300_000,
+                     "".join(" " * i + "a:\n" for i in range(1400)), "&a " * 100_000, "'" * 300_001):
+            for name in names:
+                path = self.file(name, text)
+                for words in (("simulate", path), ("import", path), ("import", "torchtitan-config", path),
+                              ("import", "nanotron-config", path), ("import", "megatron-args", path), ("plan", path),
+                              ("schedule", "check", path), ("validate", path), ("compare", path)):
+                    done = self.run_command(*words)
+                    self.assertIn(done.returncode, (0, 1, 2), (text[:20], words, done.stderr[:300]))
+        for deep in ("(" * 60_000, "[" * 60_000, "{a: " * 30_000, "not " * 30_000, "-" * 60_000, "a and (" * 15_000):
+            for words in (("sweep", SMALL, "--over", "stages=2,4", "--where", deep), ("sweep", SMALL, "--over", f"stages={deep}"),
+                          ("simulate", SMALL, "--set", f"stages={deep}"), ("import", "layout", deep)):
+                done = self.run_command(*words)
+                self.assertEqual(done.returncode, 2, (deep[:10], words[:2], done.stderr[-300:]))
+
+    def test_without_a_stack_it_ends_with_a_word(self):
+        program = self.program()
+        for kib in (64, 128, 512):
+            def limit(kib=kib):
+                resource.setrlimit(resource.RLIMIT_STACK, (kib << 10, kib << 10))
+            for words in ([BINARY, "simulate", SMALL], [BINARY, "--version"], [RUN, program]):
+                done = subprocess.run(words, cwd=SOURCE, env=self.ENVIRONMENT, text=True, capture_output=True, preexec_fn=limit)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), (kib, words))
+                self.assertRegex(done.stderr, rf"^penstock(-run)?: the stack may have {kib} KiB \(ulimit -s\)")
+
+    def test_a_small_stack_is_enough(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))
+        program = self.program()
+        deep = self.file("deep.json", "[" * 128 + "]" * 128)
+        for words in ([BINARY, "simulate", SMALL], [BINARY, "sweep", SMALL, "--over", "microbatches=1:4"], [RUN, program],
+                      [BINARY, "compare", "small-1f1b", "gpt-2.2b-flush", "--over", "microbatches=2,4"],
+                      [BINARY, "plan", "gpt-355m-asp", "--time-limit", "1"]):
+            done = subprocess.run(words, cwd=SOURCE, env=self.ENVIRONMENT, text=True, capture_output=True, preexec_fn=limit)
+            self.assertIn(done.returncode, (0, 2), (words, done.stderr))
+        done = subprocess.run([BINARY, "compare", deep], cwd=SOURCE, env=self.ENVIRONMENT, text=True, capture_output=True,
+                              preexec_fn=limit)
+        self.assertEqual(done.returncode, 2, done.stderr)
+
+
+class Controls(Case):
+    """What a terminal obeys reaches none, whichever command shows what stands in a file."""
+
+    @classmethod
+    def run_command(cls, *arguments, **options):
+        return subprocess.run([BINARY, *map(str, arguments)], cwd=SOURCE, env=cls.ENVIRONMENT, encoding="utf-8",
+                              errors="surrogateescape", capture_output=True, stdin=subprocess.DEVNULL, timeout=200)
+
+    def harmless(self, *words):
+        done = self.run_command(*words)
+        for stream in (done.stdout, done.stderr):
+            found = OBEYED.search(stream)
+            self.assertIsNone(found, (words, found and stream[max(0, found.start() - 60):found.end() + 20]))
+        self.assertIn(done.returncode, (0, 1, 2, 3), (words, done.stderr))
+        return done
+
+    def hostile_result(self):
+        result = json.loads(self.ok("simulate", SMALL, "--format", "json"))
+        for key in ("scenario", "schedule", "engine", "transfers", "missing"):
+            result[key] = HOSTILE
+        result["overrides"] = [HOSTILE]
+        result["infeasible_because"] = [HOSTILE]
+        result["feasible"] = False
+        result["notes"] = [HOSTILE]
+        return result
+
+    def test_saved_results(self):
+        one = self.file("one.json", json.dumps(self.hostile_result()))
+        raw = self.file("raw.json", json.dumps(self.hostile_result(), ensure_ascii=False))
+        files = [one, raw]
+        if (SHARED / "cases/attack").exists():
+            files.append(SHARED / "cases/attack/control.json")
+        for path in files:
+            for form in ("table", "csv", "json"):
+                done = self.harmless("compare", path, SMALL, "--format", form)
+                self.assertEqual(done.returncode, 0)
+                self.assertIn({"table": "\\x1b", "csv": "\\x1b", "json": "\\u001b"}[form], done.stdout)
+        self.assertEqual(json.loads(self.harmless("compare", one, "--format", "json").stdout)[0]["scenario"], HOSTILE)
+
+    def test_tables_of_runs(self):
+        for text in (HOSTILE, "\udc9b31mx", "\udcff\u202ex"):
+            cell = '"' + text.replace("\r", "") + '"'
+            header, rest = ROWS.split(",", 1)
+            rows = f"{header},{rest},class,{cell}\n{cell}{ROW[1:]},{cell},1\n"
+            path = self.file("runs.csv", rows.encode("utf-8", "surrogateescape"))
+            name = next(csv.reader([cell]))[0]
+            for words in (("validate", path), ("validate", path, "--rows"), ("validate", path, "--format", "csv"),
+                          ("validate", path, "--format", "json"), ("validate", path, "--as", "runs", "--rows"),
+                          ("validate", path, "--print", name), ("import", path), ("calibrate", "--runs", path)):
+                self.harmless(*words)
+            predicted = f"name,class,measured_s,predicted_s\n{cell},{cell},1,2\n"
+            path = self.file("predicted.csv", predicted.encode("utf-8", "surrogateescape"))
+            for words in (("validate", path), ("validate", path, "--rows"), ("validate", path, "--format", "csv")):
+                self.assertIn(self.harmless(*words).returncode, (0, 2))
+
+    def test_every_other_command_that_reads_a_file(self):
+        scenario = (SOURCE / SMALL).read_text()
+        recording = self.file("r.json", "")
+        done = self.run_command("replay", SMALL, "--record", recording)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        recorded = recording.read_text()
+        texts = {"s.yaml": [f"name: {json.dumps(HOSTILE)}\n" + scenario, f"name: '{HOSTILE}'\n" + scenario,
+                            scenario + f"{json.dumps(HOSTILE)}: 1\n", scenario + f"schedule: {json.dumps(HOSTILE)}\n",
+                            "model: {name: " + json.dumps(HOSTILE) + ", num_layers: 2}\n"],
+                 "t.json": [json.dumps({"traceEvents": [{"ph": HOSTILE, "pid": 1, "tid": 1, "name": HOSTILE, "ts": 1}]}),
+                            json.dumps({"traceEvents": [{"ph": "s", "pid": 1, "tid": 1, "name": HOSTILE, "ts": 1, "id": HOSTILE}]})],
+                 "v.json": [recorded.replace("1f1b", json.dumps(HOSTILE)[1:-1]), json.dumps({"penstock_recording": HOSTILE}),
+                            recorded.replace("small-1f1b", json.dumps(HOSTILE)[1:-1])],
+                 "h.json": [json.dumps({"model_type": HOSTILE}), json.dumps({"model_type": "gpt2", HOSTILE: HOSTILE})],
+                 "m.sh": [f"pretrain_gpt.py --num-layers '{HOSTILE}' --{HOSTILE} 3", f"torchrun pretrain_gpt.py --bf16 '{HOSTILE}'"],
+                 "torch.csv": [f"{HOSTILE},1F0\n", f"0F0,{HOSTILE}\n"]}
+        for name, variants in texts.items():
+            for text in variants:
+                path = self.file(name, text.encode("utf-8", "surrogateescape"))
+                for words in (("simulate", path), ("compare", path), ("plan", path), ("export", path), ("import", path),
+                              ("import", "megatron-args", path), ("schedule", "check", path), ("trace", "check", path),
+                              ("validate", path), ("sweep", path, "--over", "microbatches=1,2"), ("train", path),
+                              ("trace", "check", path, "--format", "csv"), ("simulate", path, "--format", "csv")):
+                    self.harmless(*words)
+
+    def test_names_of_files(self):
+        path = self.file("x" + HOSTILE.replace("/", "") + ".yaml", (SOURCE / SMALL).read_text())
+        self.harmless("simulate", path)
+        self.harmless("compare", path, path)
+        self.harmless("simulate", str(path) + "z")
+
+
+class Limits(Case):
+    def limited(self, words, blocks):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (blocks << 10, blocks << 10))
+        return subprocess.run(list(map(str, words)), cwd=SOURCE, env=self.ENVIRONMENT, text=True, capture_output=True, preexec_fn=limit)
+
+    def test_a_file_that_may_not_grow_is_a_reason(self):
+        out = self.folder / "out"
+        program = self.file("p.json", self.ok("export", "scenarios/gpt-2.2b-flush.yaml", "--to", "program", "--compute", "stand-in"))
+        trained = self.file("t.yaml", TRAINED)
+        for words in ([BINARY, "simulate", SMALL, "--report", f"{out}.html"], [BINARY, "simulate", SMALL, "--trace", f"{out}.json"],
+                      [BINARY, "simulate", SMALL, "--format", "json", "--events", "-o", out],
+                      [BINARY, "sweep", SMALL, "--over", "microbatches=1:400", "--engine", "exact", "-o", f"{out}.csv"],
+                      [BINARY, "sweep", SMALL, "--over", "microbatches=1:400", "--engine", "exact", "-o", f"{out}.sqlite"],
+                      [BINARY, "replay", SMALL, "--record", f"{out}.rec.json"], [RUN, program, "--record", f"{out}.run.json"],
+                      [BINARY, "train", trained, "--checkpoint", f"{out}.ckpt"], [BINARY, "init", "--schema", f"{out}.schema"],
+                      [BINARY, "export", "scenarios/gpt-2.2b-flush.yaml", "-o", f"{out}.prog"]):
+            done = self.limited(words, 1)
+            self.assertEqual(done.returncode, 1, (words, done.stderr))
+            self.assertRegex(done.stderr, "File too large|too big|full", words)
+        self.assertEqual([p.name for p in self.folder.iterdir() if p.name.startswith("out") and p.suffix not in (".csv", ".sqlite", ".sweep")
+                          and ".sqlite-" not in p.name], [])
+
+    def test_standard_output_too(self):
+        with open(self.folder / "text", "w") as file:
+            done = subprocess.run([BINARY, "simulate", SMALL, "--format", "json", "--events"], cwd=SOURCE, env=self.ENVIRONMENT,
+                                  stdout=file, stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("File too large", done.stderr)
+
+
+class Outputs(Case):
+    def test_no_option_writes_over_what_is_read(self):
+        for name, text, words in (("s.yaml", (SOURCE / SMALL).read_text(), ("simulate", "{}", "-o", "{}")),
+                                  ("s.json", (SOURCE / SMALL).read_text(), ("simulate", "{}", "--trace", "{}")),
+                                  ("s.html", (SOURCE / SMALL).read_text(), ("simulate", "./{}", "--report", "{}")),
+                                  ("s.yaml", (SOURCE / SMALL).read_text(), ("compare", SMALL, "{}", "-o", "{}")),
+                                  ("s.json", (SOURCE / SMALL).read_text(), ("replay", "{}", "--record", "{}")),
+                                  ("s.yaml", TRAINED, ("train", "{}", "--checkpoint", "{}", "--force")),
+                                  ("s.yaml", TRAINED, ("train", SMALL, "{}", "-o", "{}")),
+                                  ("s.yaml", TRAINED, ("export", "{}", "-o", "{}")),
+                                  ("s.yaml", TRAINED, ("calibrate", "{}", "-o", "{}")),
+                                  ("s.yaml", TRAINED, ("calibrate", SMALL, "--result", "{}", "-o", "{}")),
+                                  ("a.sh", "pretrain_gpt.py --num-layers 2", ("import", "megatron-args", "{}", "-o", "{}"))):
+            path = self.file(name, text)
+            given = [word.replace("{}", name if word.startswith("./") else str(path)) for word in words]
+            done = subprocess.run([BINARY, *given], cwd=self.folder if "./" in str(given) else SOURCE, env=self.ENVIRONMENT, text=True,
+                                  capture_output=True)
+            self.assertEqual(done.returncode, 2, (words, done.stderr))
+            self.assertIn("is read, too; name another file", done.stderr, words)
+            self.assertEqual(path.read_text(), text, words)
+        link = self.folder / "link.yaml"
+        path = self.file("s.yaml", (SOURCE / SMALL).read_text())
+        link.symlink_to(path)
+        self.assertIn("is read, too", self.refused("simulate", path, "-o", link))
+
+    def test_nor_does_the_executor(self):
+        program = self.program()
+        before = program.read_text()
+        for words in ((program, "--record", program), (program, "--train", program), ("--calibrate", program, "--output", program)):
+            done = self.executor(*words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("is read, too", done.stderr)
+            self.assertEqual(program.read_text(), before)
+
+
+class Known(Case):
+    """Columns, versions and keys that are not known are named."""
+
+    def test_columns_that_nobody_knows(self):
+        path = self.file("runs.csv", f"{ROWS.replace('iteration_s', 'iteration_ms')},url\n{ROW},http://x\n")
+        for words in (("validate", path, "--as", "runs"), ("validate", path)):
+            done = self.run_command(*words)
+            self.assertIn("columns that are not known and not used: 'iteration_ms' (did you mean 'iteration_s'?), 'url'", done.stderr)
+        self.assertEqual(self.run_command("validate", self.file("runs.csv", f"{ROWS}\n{ROW}\n")).stderr, "")
+
+    def test_columns_that_are_there_twice(self):
+        path = self.file("runs.csv", f"{ROWS},dp,tp,tp\n{ROW},2,2,2\n")
+        said = self.refused("validate", path, "--as", "runs")
+        self.assertIn("column 'dp' is there more than once", said)
+        self.assertEqual(said.count("'tp' is there"), 1)
+        path = self.file("predicted.csv", "name,measured_s,predicted_s,measured_s\na,1,2,3\n")
+        self.assertIn("'measured_s' is there more than once", self.refused("validate", path))
+
+    def test_numbers_that_are_none_of_a_run(self):
+        for column, cell in (("iteration_s", "1e308"), ("iteration_s", "inf"), ("iteration_s", "nan"), ("samples_per_s", "1e-308"),
+                             ("tflops_per_gpu", "1e-308"), ("peak_gib", "1e308"), ("iteration_s", "1e10")):
+            header, row = (ROWS, ROW.rsplit(",", 1)[0]) if column == "iteration_s" else (ROWS.replace("iteration_s", column),
+                                                                                        ROW.rsplit(",", 1)[0])
+            said = self.refused("validate", self.file("runs.csv", f"{header}\n{row},{cell}\n"), "--as", "runs")
+            self.assertRegex(said, rf"'{column}': must be .*, got '{cell}'")
+        path = self.file("predicted.csv", "name,measured_s,predicted_s,measured_bytes\na,1e308,2,1e308\n")
+        said = self.refused("validate", path)
+        self.assertIn("'measured_s': must be a number from 0 to 1e+09", said)
+        self.assertIn("'measured_bytes': must be a number from 0 to 9e+15", said)
+        for cell in ("0", "0.0", "1e-300"):
+            done = self.run_command("validate", self.file("runs.csv", f"{ROWS}\n{ROW.rsplit(',', 1)[0]},{cell}\n"), "--as", "runs")
+            self.assertNotRegex(done.stdout, r"\b(inf|nan)\b", cell)
+
+    def test_results_of_a_newer_version(self):
+        result = json.loads(self.ok("simulate", SMALL, "--format", "json"))
+        for version in (result["schema_version"] + 1, 99, 0, "1", None, 1.5):
+            said = self.refused("compare", self.file("r.json", json.dumps(result | {"schema_version": version})))
+            self.assertIn(f"has schema_version {json.dumps(version)}, and this version of penstock reads 1", said)
+        self.ok("compare", self.file("r.json", json.dumps(result)))
+
+    def test_what_megatron_has_no_flag_for(self):
+        def note(*sets):
+            done = self.run_command("export", "scenarios/gpt3-175b-1f1b.yaml", "--to", "megatron-args",
+                                    *[word for s in sets for word in ("--set", s)])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return done.stderr
+        self.assertEqual(note("transfers=coupled"), "")
+        self.assertIn("transfers: overlapped", note())
+        said = note("transfers=free", "model.bytes_per_parameter.gradients=2", "pipeline.memory_limit=40 GiB", "stack=deepspeed",
+                    "perturbations.noise=1%", "training.optimizer=sgd", "pipeline.reduction.buckets=4")
+        for part in ("transfers: free", "model.bytes_per_parameter: 2 + 2 + 12", "pipeline.memory_limit: 40 GiB", "stack: deepspeed",
+                     "perturbations", "training", "pipeline.reduction.buckets: 4"):
+            self.assertIn(part, said)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    unittest.main()
