@@ -404,7 +404,7 @@ std::string Overview::top_table(const Canvas& canvas) const {
   };
   leave_out(batch_, batches_);
   leave_out(gpus_, gpu_counts_);
-  leave_out(tokens_per_gpu_, gpu_counts_);
+  leave_out(tokens_per_gpu_, lengths_.most > 0 ? gpu_counts_ : lengths_);
   if (lengths_.most == 0) leave_out(tokens_, lengths_);
   std::size_t count = shown.size();
   for (; count > 0; --count) {

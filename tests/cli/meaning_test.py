@@ -214,7 +214,7 @@ class Memory(Case):
         for row in self.json("compare", *self.CASE, "--over", "schedule=1f1b,zb-v,gpipe"):
             peaks = [d["peak_memory_bytes"] for d in row["devices"]]
             fullest = peaks.index(max(peaks))
-            self.assertIn(f" device {fullest} needs", row["infeasible_because"][0])
+            self.assertRegex(row["infeasible_because"][0], rf" devices? {fullest}(,[\d,]+)? needs")
 
     def test_a_balanced_split_that_does_not_fit_names_one_that_does(self):
         table = self.run_it("compare", *self.CASE, "--over", "schedule=1f1b,v-half").stdout
@@ -223,7 +223,7 @@ class Memory(Case):
         self.assertIsNotNone(named, table)
         result = self.json("simulate", *self.CASE)
         self.assertFalse(result["feasible"])
-        self.assertIn(f"split: {named[1]}", [a["change"] for a in result["what_to_change"]])
+        self.assertTrue(any(f"split: {named[1]}" in a["change"] for a in result["what_to_change"]), result["what_to_change"])
         fits = self.json("simulate", self.CASE[0], "--set", f"split={named[1]}")
         self.assertTrue(fits["feasible"])
         self.assertEqual(sum(sum(d["layers"]) for d in fits["devices"][:4]), 80)
@@ -691,7 +691,7 @@ class Advice(Case):
         for key in ("sequence_parallel", "distributed_optimizer"):
             result = self.json("simulate", "llama-3-70b-h100", "--set", f"{key}=false")
             self.assertFalse(result["feasible"])
-            self.assertEqual(result["what_to_change"][0]["change"], f"{key}: true")
+            self.assertIn(f"{key}: true", result["what_to_change"][0]["change"])
 
     def test_what_is_faster_and_does_not_fit_gets_a_split_that_does(self):
         result = self.json("simulate", "llama-3-70b-h100", "--set", "split=balanced", "--set", "recompute=full")
