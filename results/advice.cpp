@@ -388,9 +388,12 @@ std::vector<std::pair<Advice, Scenario>> outlooks(
   });
   std::vector<std::pair<Advice, Scenario>> best;
   std::set<std::string> kinds;
-  for (auto& [candidate, other] : found)
-    if (kinds.insert(candidate.kind).second)
+  std::set<std::set<std::string>> keys;  // two ways may come to the same
+  for (auto& [candidate, other] : found) {
+    const std::vector<std::string>& set = candidate.advice.set;
+    if (keys.emplace(set.begin(), set.end()).second && kinds.insert(candidate.kind).second)
       best.emplace_back(std::move(candidate.advice), std::move(other));
+  }
   return best;
 }
 
@@ -426,7 +429,7 @@ std::vector<std::vector<std::string>> spreads(const Scenario& s, std::uint32_t t
 /// too long to find out.
 std::optional<Advice> on_more_gpus(const Scenario& scenario, const Outcome& today) {
   constexpr std::uint32_t kTimes[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
-  constexpr std::int64_t kMostOpsInAll = 1'000'000;
+  constexpr std::int64_t kMostOpsInAll = 600'000;
   if (!scenario.transformer || scenario.layer_profile || !scenario.mesh.width.alike()) return {};
   const Value document = parse_document(scenario.text, scenario.origin);
   const Value* const pipeline = document.find("pipeline");
