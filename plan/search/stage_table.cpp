@@ -14,14 +14,24 @@ DeviceSpec fastest(const Scenario& base) {
   if (base.cluster.groups.empty() || !base.transformer) return out;
   const std::string& type = base.transformer->compute_type;
   const auto hidden = static_cast<double>(base.transformer->hidden_size);
+  const StackSpec& stack = base.stack;
   double flops_per_s = 0, bytes_per_s = 0;
   bool streams = true;  // a device without a bandwidth streams in no time
   out.launch_s = std::numeric_limits<double>::infinity();
   for (const NodeGroup& group : base.cluster.groups) {
     const DeviceSpec& device = group.node.device;
     const auto peak = device.peak_flops_per_s.find(type);
+    // A stack that takes layers apart has shares of the peak itself; others have the curve's.
+    const double share = stack.takes_layers_apart() ? 1 : device.efficiency_at(hidden);
     if (peak != device.peak_flops_per_s.end())
-      flops_per_s = std::max(flops_per_s, peak->second * device.efficiency_at(hidden));
+      flops_per_s = std::max(flops_per_s, peak->second * share);
+    const double matrices =
+        device.matrix_efficiency > 0 ? device.matrix_efficiency : stack.matrix_efficiency;
+    const double of_stack = stack.attention_efficiency > 0 ? stack.attention_efficiency : matrices;
+    out.matrix_efficiency = std::max(out.matrix_efficiency, matrices);
+    out.attention_efficiency =
+        std::max(out.attention_efficiency,
+                 device.attention_efficiency > 0 ? device.attention_efficiency : of_stack);
     bytes_per_s = std::max(bytes_per_s, device.memory_bytes_per_s * device.memory_efficiency);
     streams = streams && device.memory_bytes_per_s > 0;
     out.launch_s = std::min(out.launch_s, device.launch_s);

@@ -208,7 +208,7 @@ class Accumulation(Case):
 
 
 class Memory(Case):
-    CASE = ["llama-3-70b-h100", "--set", "split=balanced"]
+    CASE = ["llama-3-70b-h100", "--stack", "none", "--set", "split=balanced"]
 
     def test_the_reason_is_of_the_fullest_device(self):
         for row in self.json("compare", *self.CASE, "--over", "schedule=1f1b,zb-v,gpipe"):
@@ -224,7 +224,7 @@ class Memory(Case):
         result = self.json("simulate", *self.CASE)
         self.assertFalse(result["feasible"])
         self.assertTrue(any(f"split: {named[1]}" in a["change"] for a in result["what_to_change"]), result["what_to_change"])
-        fits = self.json("simulate", self.CASE[0], "--set", f"split={named[1]}")
+        fits = self.json("simulate", *self.CASE[:3], "--set", f"split={named[1]}")
         self.assertTrue(fits["feasible"])
         self.assertEqual(sum(sum(d["layers"]) for d in fits["devices"][:4]), 80)
 
@@ -694,7 +694,8 @@ class Advice(Case):
             self.assertIn(f"{key}: true", result["what_to_change"][0]["change"])
 
     def test_what_is_faster_and_does_not_fit_gets_a_split_that_does(self):
-        result = self.json("simulate", "llama-3-70b-h100", "--set", "split=balanced", "--set", "recompute=full")
+        result = self.json("simulate", "llama-3-70b-h100", "--stack", "none", "--set", "split=balanced", "--set",
+                           "recompute=full")
         self.assertRegex(result["what_to_change"][0]["change"], r"^recompute: none, split: \[")
         self.assertLess(result["what_to_change"][0]["iteration_time_ratio"], 0.8)
 

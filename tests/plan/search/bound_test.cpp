@@ -20,7 +20,8 @@ namespace {
 Problem on_links(const std::string& link) {
   return Problem(
       fmt::format(
-          "stack: none\nmodel: {{family: gpt, num_layers: 6, hidden_size: 256, num_attention_heads: 4, "
+          "stack: none\nmodel: {{family: gpt, num_layers: 6, hidden_size: 256, "
+          "num_attention_heads: 4, "
           "vocab_size: 4000, seq_length: 128, precision: mixed-fp16}}\n"
           "cluster: {{devices: 6, device: {{name: d, memory: 2 GiB, peak: {{fp16: 10 TFLOP/s}}, "
           "memory_bandwidth: 300 GB/s}}, link: {}}}\n",
@@ -147,7 +148,8 @@ TEST(Bounds, OfAnOrderKnowThatAnIMayHideWhatRecomputationAddsToAWholeB) {
   std::vector<Recomputation> recompute(8, Recomputation::block(2));
   recompute.front() = recompute.back() = Recomputation::block(3);
   expect_order_bound(
-      "stack: none\nmodel: {family: gpt, num_layers: 48, hidden_size: 256, num_attention_heads: 8, vocab_size: "
+      "stack: none\nmodel: {family: gpt, num_layers: 48, hidden_size: 256, num_attention_heads: 8, "
+      "vocab_size: "
       "1000, seq_length: 112, precision: mixed-fp16, flash_attention: true}\n"
       "cluster: {devices: 8, device: {name: d, memory: 113 MiB, peak: {fp16: 40 TFLOP/s}, "
       "memory_bandwidth: 300 GB/s}, link: {latency: 1 us, bandwidth: 40 GB/s}}\n"
@@ -158,7 +160,8 @@ TEST(Bounds, OfAnOrderKnowThatAnIMayHideWhatRecomputationAddsToAWholeB) {
 
 TEST(Bounds, OfAnOrderDoNotDependOnTheRoundingOfPivots) {
   expect_order_bound(
-      "stack: none\nmodel: {family: llama, num_layers: 11, hidden_size: 384, num_attention_heads: 4, "
+      "stack: none\nmodel: {family: llama, num_layers: 11, hidden_size: 384, num_attention_heads: "
+      "4, "
       "vocab_size: "
       "1800, seq_length: 192, precision: mixed-fp16, flash_attention: false}\n"
       "cluster: {devices: 3, device: {name: d, memory: 394 MiB, peak: {fp16: 14 TFLOP/s}, "
@@ -174,7 +177,8 @@ TEST(Bounds, OfAnOrderDoNotDependOnTheRoundingOfPivots) {
 /// much memory.
 std::string with_large_vocabulary(int layers, int vocabulary, int devices, double memory_bytes) {
   return fmt::format(
-      "stack: none\nmodel: {{family: gpt, num_layers: {}, hidden_size: 256, num_attention_heads: 4, "
+      "stack: none\nmodel: {{family: gpt, num_layers: {}, hidden_size: 256, num_attention_heads: "
+      "4, "
       "vocab_size: {}, seq_length: 256, precision: mixed-fp16}}\n"
       "cluster: {{devices: {}, device: {{name: d, memory: {:.0f} B, peak: {{fp16: 10 TFLOP/s}}, "
       "memory_bandwidth: 300 GB/s}}, link: {{latency: 5 us, bandwidth: 20 GB/s}}}}\n",

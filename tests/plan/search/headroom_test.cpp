@@ -15,7 +15,8 @@ constexpr double kHeadroom = 0.15;
 /// Memory is what changes from one to the next: from too little for anything to plenty.
 std::string small(double mebibytes) {
   return fmt::format(
-      "stack: none\nmodel: {{family: gpt, num_layers: 6, hidden_size: 256, num_attention_heads: 4, vocab_size: "
+      "stack: none\nmodel: {{family: gpt, num_layers: 6, hidden_size: 256, num_attention_heads: 4, "
+      "vocab_size: "
       "2000, seq_length: 128, precision: mixed-fp16}}\n"
       "cluster: {{devices: 4, link: 10 GB/s, device: {{name: d, memory: {} MiB, peak: {{fp16: 10 "
       "TFLOP/s}}, memory_bandwidth: 100 GB/s}}}}\n",

@@ -17,7 +17,8 @@ namespace penstock::published_test {
 namespace {
 
 constexpr const char* kSmall =
-    "stack: none\nmodel: {family: gpt, num_layers: 9, hidden_size: 256, num_attention_heads: 4, vocab_size: "
+    "stack: none\nmodel: {family: gpt, num_layers: 9, hidden_size: 256, num_attention_heads: 4, "
+    "vocab_size: "
     "4000, seq_length: 128, precision: mixed-fp16}\n"
     "cluster: {devices: 6, device: {name: d, memory: 2 GiB, peak: {fp16: 10 TFLOP/s}, "
     "memory_bandwidth: 300 GB/s}, link: {latency: 10 us, bandwidth: 10 GB/s}}\n";

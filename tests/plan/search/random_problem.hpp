@@ -32,7 +32,7 @@ struct SmallProblem {
 inline std::string random_model(std::mt19937_64& random) {
   const int heads = one_of<int>(random, {2, 4});
   return fmt::format(
-      "stack: none\nmodel: {{family: {}, num_layers: {}, hidden_size: {}, num_attention_heads: {}, vocab_size: "
+      "model: {{family: {}, num_layers: {}, hidden_size: {}, num_attention_heads: {}, vocab_size: "
       "{}, seq_length: {}, precision: mixed-fp16, tie_embeddings: {}}}\n",
       one_of<std::string>(random, {"gpt", "llama"}), between(random, 1, 12),
       128 * between(random, 1, 3), heads, between(random, 1, 40) * 100, 64 * between(random, 1, 4),
@@ -43,9 +43,9 @@ inline std::string random_model(std::mt19937_64& random) {
 inline std::string random_device(std::mt19937_64& random) {
   return fmt::format(
       "device: {{name: d{}, memory: {:.0f} MiB, peak: {{fp16: {} TFLOP/s}}, memory_bandwidth: {} "
-      "GB/s}}",
+      "GB/s, efficiency: [[256, {}%], [512, 100%]]}}",
       between(random, 1, 1'000'000), std::exp2(between(random, 0, 40) / 10.0) * 40,
-      between(random, 1, 40), between(random, 1, 300));
+      between(random, 1, 40), between(random, 1, 300), 20 * between(random, 1, 5));
 }
 
 inline SmallProblem with_batch(std::string text, std::mt19937_64& random) {
@@ -54,8 +54,9 @@ inline SmallProblem with_batch(std::string text, std::mt19937_64& random) {
       std::move(text) +
       fmt::format("transfers: {}\n",
                   one_of<std::string>(random, {"overlapped", "overlapped", "free", "blocking"}));
-  if (out.text.find("measured") == std::string::npos && between(random, 0, 2) == 0)
-    out.text += fmt::format("stack: {}\n", one_of<std::string>(random, {"nanotron", "megatron"}));
+  const std::string stack = one_of<std::string>(random, {"nanotron", "megatron"});
+  if (out.text.find("measured") == std::string::npos)
+    out.text += fmt::format("stack: {}\n", between(random, 0, 2) == 0 ? stack : "none");
   out.batch = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
   if (out.text.find("measured") == std::string::npos && out.batch % 4 == 2)
     out.text += "pipeline: {transfers_divided: true}\n";
@@ -116,7 +117,7 @@ inline std::string random_profile_rows(std::mt19937_64& random) {
             size * us(0, 60), size * us(0, 90), size * kept(150), us(0, 40), us(0, 40), kept(100));
       }
   return fmt::format(
-      "stack: none\nmodel:\n  family: gpt\n  num_layers: {}\n  hidden_size: 128\n  num_attention_heads: 2\n"
+      "model:\n  family: gpt\n  num_layers: {}\n  hidden_size: 128\n  num_attention_heads: 2\n"
       "  vocab_size: 1000\n  seq_length: 64\n  precision: mixed-fp16\n  measured:\n{}"
       "  measured_step:\n    - {{overhead: {} us}}\n",
       between(random, 1, 10), rows, us(0, 50));

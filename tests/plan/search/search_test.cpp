@@ -168,7 +168,7 @@ Brute brute_force(const Problem& problem, const Axes& axes, const SearchOptions&
 }
 
 TEST(Search, FindsWhatBruteForceFinds) {
-  std::mt19937_64 random(20261121);
+  std::mt19937_64 random(20261128);
   std::size_t simulated = 0, evaluated = 0, found = 0, mixed = 0, in_part = 0;
   for (int i = 0; i < kCases; ++i) {
     const SmallProblem small =
@@ -229,7 +229,8 @@ Axes one_shape(const Problem& problem) {
 TEST(Search, RecomputesOnlyTheLayersThatMemoryAsksFor) {
   const auto problem = [](const std::string& memory) {
     return Problem(
-        "stack: none\nmodel: {family: gpt, num_layers: 16, hidden_size: 1024, num_attention_heads: 16, "
+        "stack: none\nmodel: {family: gpt, num_layers: 16, hidden_size: 1024, num_attention_heads: "
+        "16, "
         "vocab_size: 2000, seq_length: 1024, precision: mixed-fp16, flash_attention: true}\n"
         "cluster: {devices: 4, link: 100 GB/s, device: {name: d, memory: " +
             memory + ", peak: {fp16: 100 TFLOP/s}, memory_bandwidth: 1000 GB/s}}\n",
@@ -274,7 +275,8 @@ TEST(Search, RecomputesOnlyTheLayersThatMemoryAsksFor) {
 
 TEST(Search, NoPlanIsBeatenByItsOwnWithAnotherScheduleHoweverShortTheSearch) {
   const Problem problem(
-      "stack: none\nmodel: {family: gpt, num_layers: 16, hidden_size: 1024, num_attention_heads: 16, "
+      "stack: none\nmodel: {family: gpt, num_layers: 16, hidden_size: 1024, num_attention_heads: "
+      "16, "
       "vocab_size: 2000, seq_length: 1024, precision: mixed-fp16}\n"
       "cluster: {devices: 4, link: 10 GB/s, device: {name: d, memory: 12 GiB, "
       "peak: {fp16: 100 TFLOP/s}, memory_bandwidth: 1000 GB/s}}\n",
@@ -310,7 +312,8 @@ TEST(Search, NoPlanIsBeatenByItsOwnWithAnotherScheduleHoweverShortTheSearch) {
 TEST(Search, HeadroomIsMemoryThatPlansDoNotHave) {
   const auto best = [](int mebibytes, double headroom) {
     const Problem problem(
-        fmt::format("stack: none\nmodel: {{family: gpt, num_layers: 6, hidden_size: 256, num_attention_heads: "
+        fmt::format("stack: none\nmodel: {{family: gpt, num_layers: 6, hidden_size: 256, "
+                    "num_attention_heads: "
                     "4, vocab_size: 2000, seq_length: 128, precision: mixed-fp16}}\n"
                     "cluster: {{devices: 4, link: 10 GB/s, device: {{name: d, memory: {} MiB, "
                     "peak: {{fp16: 10 TFLOP/s}}, memory_bandwidth: 100 GB/s}}}}\n",

@@ -17,7 +17,8 @@ namespace {
 /// A model whose activations do not fit without recomputation.
 Problem problem_with(const char* memory) {
   return Problem(
-      fmt::format("stack: none\nmodel: {{family: gpt, num_layers: 24, hidden_size: 1024, num_attention_heads: "
+      fmt::format("stack: none\nmodel: {{family: gpt, num_layers: 24, hidden_size: 1024, "
+                  "num_attention_heads: "
                   "16, vocab_size: 4000, seq_length: 1024, precision: mixed-fp16, "
                   "flash_attention: true}}\n"
                   "cluster: {{devices: 4, device: {{name: d, memory: {}, peak: {{fp16: 100 "
