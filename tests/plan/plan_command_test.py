@@ -143,8 +143,10 @@ class Transformers(Case):
         for model, batch in (("gpt-2.2b", 128), ("gpt-355m", 64)):
             for name in list(left):
                 with self.subTest(f"{name} {model}"):
-                    plan = self.plan(model, "--cluster", "{base: p3.16xlarge, nodes: 2}", "--batch", batch, "--search", name,
-                                     "--microbatch-size", "4")["plans"][0]
+                    job = self.folder / "job.yaml"
+                    job.write_text(f"model: {model}\nstack: none\ncluster: {{base: p3.16xlarge, nodes: 2}}\n"
+                                   "schedule: 1f1b\npipeline: {stages: 1}\n")
+                    plan = self.plan(job, "--batch", batch, "--search", name, "--microbatch-size", "4")["plans"][0]
                     result = self.simulated(name, plan, model)
                     self.assertTrue(plan["simulated_samples_per_s"] or plan["simulated_why_not"])
                     if plan["simulated_samples_per_s"]:
@@ -173,7 +175,7 @@ class Transformers(Case):
         if name == "dapple" and max(widths) > 1:
             pipeline["replication"] = "split"
         file = self.folder / f"{name}.yaml"
-        file.write_text(json.dumps({"model": model, "cluster": {"base": "p3.16xlarge", "nodes": 2}, "schedule": schedule,
+        file.write_text(json.dumps({"model": model, "stack": "none", "cluster": {"base": "p3.16xlarge", "nodes": 2}, "schedule": schedule,
                                     "pipeline": pipeline}))
         return json.loads(self.ok("simulate", file, "--engine", "auto", "--format", "json"))
 
