@@ -23,6 +23,7 @@ std::string hint(char c) {
 }
 
 constexpr std::size_t kMost = 1'000'000;  // of characters after repeating
+constexpr std::size_t kMostComplaints = 20;
 
 struct Mark {
   char c;
@@ -53,6 +54,7 @@ class LayoutParser {
 
  private:
   void complain(int column, const std::string& message) {
+    if (errors_.size() == kMostComplaints) return;  // each keeps the whole text
     errors_.push_back({{origin_, 1, column}, message, std::string(text_), 1, 0});
   }
 

@@ -9,7 +9,9 @@
 #include <sqlite3.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -251,12 +253,15 @@ class SqliteOutput : public DatabaseOutput {
   }
 
   [[noreturn]] void fail() {
+    const int system = errno;  // of what SQLite calls an I/O error
     const std::string why = sqlite3_errmsg(database_.get());
     if (sqlite3_errcode(database_.get()) == SQLITE_NOTADB)
       throw InputError(path_, why + "; --force replaces it");
     // It cannot write to a database that was moved, and calls it read-only.
     if (lock_.file >= 0) require_same_file(lock_.file, path_);
-    throw SystemError(fmt::format("cannot write '{}': {}", path_, why));
+    const bool of_system = sqlite3_errcode(database_.get()) == SQLITE_IOERR && system != 0;
+    throw SystemError(fmt::format("cannot write '{}': {}{}", path_, why,
+                                  of_system ? fmt::format(" ({})", std::strerror(system)) : ""));
   }
 
   std::string path_;

@@ -26,10 +26,13 @@ def json_of(value: Any) -> str:
 def one_of_list(text: str) -> str:
     """A value between commas: quoted where it would be read as several.
 
-    >>> one_of_list("it's"), one_of_list("a, b"), one_of_list("[1, 2]")
-    ("it's", '"a, b"', '[1, 2]')
+    >>> one_of_list("it's"), one_of_list("a, b"), one_of_list("[1, 2]"), one_of_list("[")
+    ("it's", '"a, b"', '[1, 2]', '"["')
     """
-    return text if text[:1] in ("", "[", "{", '"', "'") or not set(",[]{}") & set(text) else json_of(text)
+    closing = {"[": "]", "{": "}", '"': '"', "'": "'"}.get(text[:1])
+    if closing is None:
+        return json_of(text) if set(",[]{}") & set(text) else text
+    return text if len(text) > 1 and text.endswith(closing) else json_of(text)
 
 
 def range_of(values: Sequence[Any]) -> str:

