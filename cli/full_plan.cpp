@@ -138,9 +138,10 @@ void put_answer(const Arguments& arguments, const FullPlan& full) {
     write_report(plan_report(full, arguments), arguments.value("report"));
   const std::string format = arguments.value("format", "table");
   if (format == "csv" && full.usual_batch()) say("note: {}\n", full.notes().back());
-  put_result(arguments, format == "json"  ? to_json(full).dump(2) + "\n"
-                        : format == "csv" ? plans_csv(full)
-                                          : to_text(full, results_width(), arguments.flag("statistics")));
+  put_result(arguments, format == "json" ? to_json(full).dump(2) + "\n"
+                        : format == "csv"
+                            ? plans_csv(full)
+                            : to_text(full, results_width(), arguments.flag("statistics")));
 }
 
 SearchResult search_with_progress(const Problem& problem, const Axes& axes, SearchOptions options) {

@@ -88,8 +88,7 @@ std::string given_text(const FullPlan& full) {
     text = fmt::format("the job as given {}: {}\n",
                        full.given->offer ? "does not fit" : "does not run", full.given->why_not);
   if (!full.given->offer) return text;
-  const auto samples =
-      static_cast<std::int64_t>(full.given->offer->scenario.samples_per_update());
+  const auto samples = static_cast<std::int64_t>(full.given->offer->scenario.samples_per_update());
   if (samples != full.problem.batch())
     text += fmt::format("the job as given makes updates of {} samples\n", samples);
   return text;
@@ -178,9 +177,8 @@ std::string plans_table(const FullPlan& full, std::size_t width) {
       {"v", A::right},
       {"w", A::right},
       {"t", A::right},
-      {"c", A::right, any([](const PlanRow& r) {
-         return r.offer.plan.choice.family.shape.context > 1;
-       })},
+      {"c", A::right,
+       any([](const PlanRow& r) { return r.offer.plan.choice.family.shape.context > 1; })},
       {"b", A::right},
       {"m", A::right},
       {"recompute", A::left},
@@ -209,20 +207,19 @@ std::string plans_table(const FullPlan& full, std::size_t width) {
     table.add_row(shown);
   }
   const std::string gone = table.fit(width, {"ranks", "engine", "GPUs", "m", "update", "best at"});
-  std::string text =
-      table.render() + gone +
-      table.legend({{"p", "stages"},
-                    {"v", "chunks"},
-                    {"w", "replicas (data parallel)"},
-                    {"t", "GPUs of a stage (tensor parallel)"},
-                    {"c", "GPUs that share sequences (context parallel)"},
-                    {"b", "samples of a microbatch"},
-                    {"m", "microbatches per update"},
-                    {"memory", memory_legend(full.problem.base())},
-                    {"MFU", "of the dense peak, attention counted in full"},
-                    {"engine", "that simulated it"},
-                    {"ranks", "their order on the GPUs"}},
-                   width);
+  std::string text = table.render() + gone +
+                     table.legend({{"p", "stages"},
+                                   {"v", "chunks"},
+                                   {"w", "replicas (data parallel)"},
+                                   {"t", "GPUs of a stage (tensor parallel)"},
+                                   {"c", "GPUs that share sequences (context parallel)"},
+                                   {"b", "samples of a microbatch"},
+                                   {"m", "microbatches per update"},
+                                   {"memory", memory_legend(full.problem.base())},
+                                   {"MFU", "of the dense peak, attention counted in full"},
+                                   {"engine", "that simulated it"},
+                                   {"ranks", "their order on the GPUs"}},
+                                  width);
   const auto shapes = [&](bool Shape::*shared) {
     return any([&](const PlanRow& r) { return r.offer.plan.choice.family.shape.*shared; });
   };
@@ -335,10 +332,9 @@ std::string price_header(const FullPlan& full) {
 
 std::string recommendation_text(const FullPlan& full) {
   const int number = full.recommended();
-  const std::string off = fmt::format("within the {:.0f} % that the model is off by",
-                                      100 * kModelError);
-  if (number == 0)
-    return fmt::format("recommended: the job as given: no plan is better {}\n", off);
+  const std::string off =
+      fmt::format("within the {:.0f} % that the model is off by", 100 * kModelError);
+  if (number == 0) return fmt::format("recommended: the job as given: no plan is better {}\n", off);
   if (number == 1) return "recommended: plan 1\n";
   return fmt::format("recommended: plan {}, as good as plan 1 {}, and simpler\n", number, off);
 }
@@ -505,9 +501,9 @@ std::string task_text(const FullPlan& full) {
   std::string text = fmt::format(
       "{} of {}: {} samples{} per update, objective {}", devices_text(base.cluster),
       base.cluster.name, problem.batch(),
-      tokens > 0 ? fmt::format(" of {} tokens ({} tokens)", tokens,
-                               format_count(tokens * problem.batch()))
-                 : "",
+      tokens > 0
+          ? fmt::format(" of {} tokens ({} tokens)", tokens, format_count(tokens * problem.batch()))
+          : "",
       kObjectiveNames[static_cast<std::size_t>(full.request.search.objective)]);
   if (base.transformer && !base.layer_profile)
     text += fmt::format(", software: {}", base.stack.name.empty() ? "none" : base.stack.name);
@@ -520,8 +516,8 @@ std::string to_text(const FullPlan& full, std::size_t width, bool statistics) {
   const SearchResult& result = full.result;
   std::string out = fmt::format("{} on {}\n", full.model_name(), task_text(full));
   for (const std::string& note : full.notes()) out += fmt::format("note: {}\n", note);
-  out += full.offers.empty() ? no_plan(full) + given_text(full)
-                             : offers_text(full, width, statistics);
+  out +=
+      full.offers.empty() ? no_plan(full) + given_text(full) : offers_text(full, width, statistics);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
   out += fmt::format("not searched: {}\n", fmt::join(full.not_searched(), "; "));

@@ -94,15 +94,14 @@ std::string plans_section(const FullPlan& full) {
   const auto add = [&](int number, const Offer& offer, const std::string& best_at) {
     const FoundPlan& plan = offer.plan;
     const PlanFamily& f = plan.choice.family;
-    table.rows.push_back({static_cast<double>(number), std::string(f.schedule->name),
-                          static_cast<double>(f.shape.depth), static_cast<double>(f.chunks),
-                          width_text(plan.choice), tensor_text(f.shape),
-                          static_cast<double>(f.shape.microbatch_size),
-                          static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
-                          plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
-                          known(tokens_per_s(full, plan) / plan.choice.gpus()),
-                          known(plan.judgement.mfu), plan.judgement.memory_bytes, best_at,
-                          plan.judgement.engine});
+    table.rows.push_back(
+        {static_cast<double>(number), std::string(f.schedule->name),
+         static_cast<double>(f.shape.depth), static_cast<double>(f.chunks), width_text(plan.choice),
+         tensor_text(f.shape), static_cast<double>(f.shape.microbatch_size),
+         static_cast<double>(f.shape.microbatches), recompute_column(plan.choice),
+         plan.judgement.iteration_time_s, plan.throughput_samples_per_s,
+         known(tokens_per_s(full, plan) / plan.choice.gpus()), known(plan.judgement.mfu),
+         plan.judgement.memory_bytes, best_at, plan.judgement.engine});
     if (table.columns.back().name == "*")
       table.rows.back().emplace_back(optimistic(offer) ? "*" : "");
   };

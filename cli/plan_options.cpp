@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace penstock {
 
@@ -67,9 +68,10 @@ std::int64_t PlanOptions::batch(PlanSource& source) {
   const double most = tokens ? 1e15 : static_cast<double>(kMostSamples);
   const bool whole = n && *n >= 1 && *n <= most && (millions || *n == std::floor(*n));
   if (millions && n && *n > 0 && !tokens) {
-    wrong("batch", fmt::format("'{}' may be tokens or samples, and the one million or the other: say "
-                               "'{:.0f} tokens', '{:.0f} tokens' or '{:.0f} samples'",
-                               arguments_.value("batch"), *n * kMebi, *n * kMillion, *n * kMillion));
+    wrong("batch",
+          fmt::format("'{}' may be tokens or samples, and the one million or the other: say "
+                      "'{:.0f} tokens', '{:.0f} tokens' or '{:.0f} samples'",
+                      arguments_.value("batch"), *n * kMebi, *n * kMillion, *n * kMillion));
   } else if (millions && whole) {
     // Of 4M tokens people mean 4 x 2^20 where samples have a power of two of them.
     source.batch_tokens = static_cast<std::int64_t>(*n * kMebi);
@@ -79,8 +81,9 @@ std::int64_t PlanOptions::batch(PlanSource& source) {
   } else if (whole) {
     return static_cast<std::int64_t>(*n);
   } else if (arguments_.flag("batch")) {
-    wrong("batch", fmt::format("must be an integer from 1 to {}, of samples, or 'N tokens', got '{}'",
-                               kMostSamples, arguments_.value("batch")));
+    wrong("batch",
+          fmt::format("must be an integer from 1 to {}, of samples, or 'N tokens', got '{}'",
+                      kMostSamples, arguments_.value("batch")));
   }
   return 0;
 }
@@ -109,19 +112,21 @@ std::optional<std::string> PlanOptions::cluster_of_gpus() {
   if (!best) {
     std::ranges::sort(devices);
     devices.erase(std::ranges::unique(devices).begin(), devices.end());
-    wrong("gpus", fmt::format("there is no shipped cluster of '{}'{}; there are such of {}; others: "
-                              "--cluster",
-                              text.substr(sign + 1), did_you_mean(text.substr(sign + 1), devices),
-                              fmt::join(devices, ", ")));
+    wrong("gpus",
+          fmt::format("there is no shipped cluster of '{}'{}; there are such of {}; others: "
+                      "--cluster",
+                      text.substr(sign + 1), did_you_mean(text.substr(sign + 1), devices),
+                      fmt::join(devices, ", ")));
     return std::nullopt;
   }
   const int node = best->devices_per_node;
-  if (*gpus < node)
-    return fmt::format("{{base: {}, nodes: 1, devices_per_node: {}}}", best->name, *gpus);
+  if (*gpus < node)  // of one node, whose NICs nobody uses
+    return fmt::format("{{base: {}, nodes: 1, devices_per_node: {}, inter: {{nics: {}}}}}",
+                       best->name, *gpus, std::gcd(*gpus, std::max(1, best->nics_per_node)));
   if (*gpus % node != 0) {
-    wrong("gpus", fmt::format("nodes of {} have {} GPUs: {} or {}, not {}; other nodes: --cluster",
-                              best->name, node, *gpus / node * node, (*gpus / node + 1) * node,
-                              *gpus));
+    wrong("gpus",
+          fmt::format("nodes of {} have {} GPUs: {} or {}, not {}; other nodes: --cluster",
+                      best->name, node, *gpus / node * node, (*gpus / node + 1) * node, *gpus));
     return std::nullopt;
   }
   return fmt::format("{{base: {}, nodes: {}}}", best->name, *gpus / node);

@@ -27,12 +27,26 @@ constexpr std::array<std::string_view, 8> kKept{
 constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
 /// Those that it chooses, or keeps as values of what it chooses.
 constexpr std::array<std::string_view, 3> kChosen{"schedule", "batches", "pipeline"};
-constexpr std::array<std::string_view, 20> kChosenOfPipeline{
-    "stages",           "chunks",     "memory_limit",          "checkpoint",
-    "width",            "tensor",     "context",               "sequence_parallel",
-    "transfers_divided", "split",     "distributed_optimizer", "microbatch_size",
-    "microbatches",     "recompute",  "global_batch_size",     "recompute_method",
-    "recompute_layers", "rank_order", "replication",           "placement"};
+constexpr std::array<std::string_view, 20> kChosenOfPipeline{"stages",
+                                                             "chunks",
+                                                             "memory_limit",
+                                                             "checkpoint",
+                                                             "width",
+                                                             "tensor",
+                                                             "context",
+                                                             "sequence_parallel",
+                                                             "transfers_divided",
+                                                             "split",
+                                                             "distributed_optimizer",
+                                                             "microbatch_size",
+                                                             "microbatches",
+                                                             "recompute",
+                                                             "global_batch_size",
+                                                             "recompute_method",
+                                                             "recompute_layers",
+                                                             "rank_order",
+                                                             "replication",
+                                                             "placement"};
 /// Those that belong to a schedule as it is given: plans have its usual ones.
 constexpr std::array<std::string_view, 6> kOfGivenSchedule{
     "group", "correction", "accumulation_steps", "vertical_sync", "stashing", "weight_copies"};
@@ -556,13 +570,14 @@ std::string too_long_text(const Problem& problem, const Axes& axes) {
   bool some = false;
   for_each_mesh(problem, axes, [&](int p, int w, int, int) {
     for (const std::int64_t b : axes.microbatch_sizes)
-      some = some || (problem.batch() % (b * w) == 0 &&
-                      2 * p * (problem.batch() / b) > problem.most_ops());
+      some = some ||
+             (problem.batch() % (b * w) == 0 && 2 * p * (problem.batch() / b) > problem.most_ops());
   });
   if (!some) return "";
-  return fmt::format("microbatches so small that an update has more than {} ops (a smaller --batch or "
-                     "a larger --time-limit)",
-                     format_count(problem.most_ops()));
+  return fmt::format(
+      "microbatches so small that an update has more than {} ops (a smaller --batch or "
+      "a larger --time-limit)",
+      format_count(problem.most_ops()));
 }
 
 std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes) {

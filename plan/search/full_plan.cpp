@@ -28,9 +28,9 @@ Problem with_batch(const std::string& text, const std::string& origin,
     return Problem(text, origin, samples_of(*source.batch_tokens, tokens_per_sample(one)),
                    request.headroom);
   const std::int64_t size = source.input == PlanInput::profile ? source.minibatch()
-                            : request.microbatch_size > 0              ? request.microbatch_size
-                            : one.base().layer_profile                 ? one.base().microbatch_size
-                                                                       : 1;
+                            : request.microbatch_size > 0      ? request.microbatch_size
+                            : one.base().layer_profile         ? one.base().microbatch_size
+                                                               : 1;
   return Problem(text, origin, kBatchPerDevice * one.gpus() * size, request.headroom);
 }
 
@@ -399,8 +399,9 @@ std::vector<std::string> FullPlan::not_searched() const {
                                   ? "but for the three best plans with one stage on each device"
                                   : "which is not modelled with several stages on a device"));
   out.emplace_back("sharded gradients or weights (ZeRO-2, ZeRO-3)");
-  out.emplace_back(axes.contexts.size() > 1 || problem.context() ? "expert parallelism"
-                                                 : "context and expert parallelism");
+  out.emplace_back(axes.contexts.size() > 1 || problem.context()
+                       ? "expert parallelism"
+                       : "context and expert parallelism");
   out.emplace_back("offloading");
   return out;
 }

@@ -1,11 +1,12 @@
 // What a candidate takes: as a bound by the exact engine, and as it is.
 //
 // `relaxed` simulates one replica on links that nobody shares, its reduction counted as part of the
-// optimizer step, or as nothing where it may run beside the backward. It is a lower bound on what any engine says: with the order of ops on every
-// device fixed, every start is a maximum of sums of durations, which other replicas and shared
-// links only lengthen; and a reduction waits for its slowest member. Its memory is that without
-// messages, which depend on when others take them up: a lower bound, too. Where there is one
-// replica and no link is shared it is the answer itself, messages included.
+// optimizer step, or as nothing where it may run beside the backward. It is a lower bound on what
+// any engine says: with the order of ops on every device fixed, every start is a maximum of sums of
+// durations, which other replicas and shared links only lengthen; and a reduction waits for its
+// slowest member. Its memory is that without messages, which depend on when others take them up: a
+// lower bound, too. Where there is one replica and no link is shared it is the answer itself,
+// messages included.
 #pragma once
 
 #include "results/simulation.hpp"
@@ -41,7 +42,8 @@ struct Judgement {
 bool overlaps_reduction(const Scenario& scenario);
 
 /// The bound; also `engine`, when it is the answer. `plain`: reductions begin after the last
-/// backward, where the scenario does not say otherwise. `programs`: as of `prepare`. Throws InputError when the schedule cannot run.
+/// backward, where the scenario does not say otherwise. `programs`: as of `prepare`. Throws
+/// InputError when the schedule cannot run.
 Judgement relaxed(const Scenario& scenario, bool plain, ProgramCache* programs = nullptr);
 
 /// The answer of an engine; also what limits it, a line each, and its MFU.

@@ -8,8 +8,8 @@
 //
 // Times within the model's error of each other are equal: of plans that cost as much as the best,
 // the simplest is the one to run. Of each idea (how a device's stages lie, whether its backward is
-// split; depth, tensor and context degree) one plan is offered: the cheapest, or what is smallest or
-// simplest of all.
+// split; depth, tensor and context degree) one plan is offered: the cheapest, or what is smallest
+// or simplest of all.
 #pragma once
 
 #include "plan/search/candidate.hpp"

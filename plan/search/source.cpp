@@ -113,8 +113,7 @@ Value named_problem(const PlanSource& source) {
   if (source.seq_length) model = with_seq_length(std::move(model), *source.seq_length);
   Value text = without_choices(std::move(model),
                                own ? part_of(name, "penstock plan") : given_cluster(source));
-  if (source.stack)
-    text.entries.push_back({scalar("stack"), part_of(*source.stack, "--stack")});
+  if (source.stack) text.entries.push_back({scalar("stack"), part_of(*source.stack, "--stack")});
   if (!is_yaml(name) || !fs::exists(name)) return text;
   if (auto choice = profiled_choice(load_document(name)); !choice.empty())
     text.entries.push_back({scalar("pipeline"), map_of(std::move(choice))});

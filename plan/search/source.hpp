@@ -34,7 +34,7 @@ struct PlanSource {
   std::optional<double> memory_bytes{};         ///< of a device, likewise
   std::optional<std::int64_t> profile_batch{};  ///< samples of the profile's minibatch; none: 1
   bool sequence_parallel = false, distributed_optimizer = false;  ///< of a model
-  std::optional<std::string> stack{};       ///< the software, of a model
+  std::optional<std::string> stack{};                             ///< the software, of a model
   std::optional<std::int64_t> seq_length{};  ///< in place of the model's, of a model
   /// What the batch was given as: tokens, or samples however many tokens these are.
   std::optional<std::int64_t> batch_tokens{};

@@ -54,6 +54,12 @@ class Case(CommandCase):
     def no_plan(self, *words):
         return self.refused("plan", *words)
 
+    def bare_refused(self, *words):
+        """Without the options that our own search alone has."""
+        done = super().run_command("plan", *words)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        return done.stderr
+
 
 class Plans(Case):
     def test_simulate_accepts_every_plan_and_confirms_its_time(self):
@@ -116,9 +122,15 @@ class Plans(Case):
 
     def test_text_says_plan_limits_bound_and_scenario(self):
         text = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s")
-        for words in ("samples/s", "is the busiest", "scenario of plan 1", "proven worse"):
+        for words in ("samples/s", "is the busiest", "scenario of plan 1", "recommended: plan 1"):
             self.assertIn(words, text)
         self.assertRegex(text, r"proven: no|can be more than [0-9.e+]+ % faster")
+
+    def test_statistics_are_said_on_request(self):
+        search = "plan", self.layers, "--search", "full", "--level", "4x10GB/s"
+        for words in ("proven worse", "cuts simulated as a bound"):
+            self.assertNotIn(words, self.ok(*search))
+            self.assertIn(words, self.ok(*search, "--statistics"))
 
     def test_the_report_is_a_page_with_plans_and_planners(self):
         page = self.folder / "plan.html"
@@ -396,6 +408,211 @@ class Files(Case):
                 replayed = self.json("replay", file, "--backend", "host", "--clock", "virtual")
                 self.assertEqual(replayed["throughput_samples_per_s"],
                                  simulated["throughput_samples_per_s"])
+
+
+def ring(devices, device="{name: d, peak: {fp16: 10 TFLOP/s}, memory_bandwidth: 300 GB/s, memory: 8 GiB}"):
+    return f"{{devices: {devices}, link: 10 GB/s, device: {device}}}"
+
+
+class Batches(Case):
+    """Every plan makes updates of the samples that were asked, in the time that is said."""
+
+    def check(self, batch, *words):
+        folder = self.folder / "plans"
+        result = self.json("plan", *words, "--batch", batch, "--top", 30, "--write", folder, "--force")
+        self.assertTrue(result["plans"])
+        self.assertEqual(result["batch"], batch)
+        for i, plan in enumerate(result["plans"]):
+            with self.subTest(batch=batch, schedule=plan["schedule"], planner=plan["began_with"]):
+                simulated = self.json("simulate", folder / f"plan-{i + 1}.yaml", "--engine", "auto")
+                self.assertAlmostEqual(simulated["iteration_time_s"] / plan["iteration_time_s"], 1, 9)
+                samples = simulated["throughput_samples_per_s"] * simulated["iteration_time_s"]
+                self.assertAlmostEqual(samples, batch, 6)
+                self.assertAlmostEqual(plan["samples_per_update"], batch, 6)
+        return {plan["began_with"] for plan in result["plans"]}
+
+    def test_of_published_planners_that_take_turns_or_update_once_per_minibatch(self):
+        planners = set()
+        for batch in (97, 100, 24):
+            for versions in ((), ("--asynchronous",)):
+                planners |= self.check(batch, self.layers, "--search", "full", "--level", "2x10GB/s",
+                                       "--level", "3x1GB/s", *versions)
+        self.assertGreaterEqual(len(planners), 4, planners)
+
+    def test_of_a_transformer(self):
+        for batch in (96, 100):
+            self.check(batch, self.scenario, "--search", "full", "--asynchronous")
+
+    def test_a_batch_that_is_plainly_in_tokens_is_asked_about(self):
+        search = "llama-3-8b", "--gpus", "16xH100"
+        error = self.no_plan(*search, "--batch", 4194304)
+        for said in ("is the batch in tokens?", "--batch 512 (4194304 tokens)", "'4194304 samples'"):
+            self.assertIn(said, error)
+        self.assertIn("'4194304 tokens', '4000000 tokens' or '4000000 samples'",
+                      self.no_plan(*search, "--batch", "4M"))
+        for tokens in "4194304 tokens", "4M tokens", "4194304tokens":
+            result = self.json("plan", *search, "--batch", tokens, "--stages", 2)
+            self.assertEqual((result["batch"], result["tokens_per_update"]), (512, 4194304))
+        self.assertIn("the nearest that are: 8192 and 16384", self.no_plan(*search, "--batch", "10000 tokens"))
+        scenario = self.folder / "tokens.yaml"
+        scenario.write_text("model: llama-3-8b\ncluster: dgx-h100\nschedule: 1f1b\n"
+                            "pipeline: {stages: 8, global_batch_size: 4194304}\n")
+        self.assertIn("is the batch in tokens?", self.no_plan(scenario))
+
+    def test_updates_too_long_to_simulate_in_the_time_are_said(self):
+        for words in (("llama-3-8b", "--cluster", "dgx-h100", "--batch", "1000000000 samples"),
+                      (self.layers, "--search", "full", "--level", "4x10GB/s", "--batch", 1000000000)):
+            result = self.json("plan", *words, "--time-limit", 2)
+            said = " ".join(result["not_searched"])
+            self.assertIn("microbatches so small that an update has more than 400,000 ops", said)
+
+
+class Given(Case):
+    """The job as given is row 0, and what it says is kept or refused."""
+    LONG = (f"model: {MODEL.replace('512,', '65536, flash_attention: true,')}\n"
+            f"cluster: {ring(8)}\nschedule: 1f1b\n")
+
+    def scenario_of(self, text):
+        file = self.folder / "given.yaml"
+        file.write_text(text)
+        return file
+
+    def test_it_is_simulated_like_the_plans(self):
+        result = self.json("plan", self.scenario)
+        simulated = self.json("simulate", self.scenario, "--engine", "auto")
+        for key in ("iteration_time_s", "throughput_samples_per_s", "tokens_per_s_per_device", "mfu"):
+            self.assertAlmostEqual(result["given"][key] / simulated[key], 1, 9, key)
+        self.assertEqual(result["given"]["why_not"], "")
+        self.assertRegex(self.ok("plan", self.scenario), r"(?m)^ +0 +1f1b +2 .* as given ")
+        self.assertIsNone(self.json("plan", self.layers, "--search", "full", "--level", "2x1GB/s")["given"])
+
+    def test_it_is_recommended_where_nothing_is_better_than_the_models_error(self):
+        plan = self.json("plan", self.scenario)["plans"][0]
+        best = self.scenario_of(plan["scenario"])
+        result = self.json("plan", best)
+        self.assertEqual(result["recommended"], 0)
+        self.assertIn("recommended: the job as given", self.ok("plan", best))
+
+    def test_context_is_kept(self):
+        job = self.scenario_of(self.LONG + "pipeline: {stages: 2, context: 4, global_batch_size: 8}\n")
+        result = self.json("plan", job)
+        self.assertEqual({plan["context"] for plan in result["plans"]}, {4})
+        for plan in result["plans"]:
+            self.assertIn("context: 4", plan["scenario"])
+        best = self.scenario_of(result["plans"][0]["scenario"])
+        simulated = self.json("simulate", best, "--engine", "auto")
+        self.assertAlmostEqual(simulated["iteration_time_s"] / result["plans"][0]["iteration_time_s"], 1, 9)
+        self.assertLessEqual(result["plans"][0]["iteration_time_s"],
+                             result["given"]["iteration_time_s"] * (1 + 1e-9))
+
+    def test_degrees_of_context_are_searched_for_long_sequences(self):
+        job = self.scenario_of(self.LONG + "pipeline: {stages: 2, global_batch_size: 2}\n")
+        plans = self.json("plan", job, "--top", 20)["plans"]
+        self.assertGreater(len({plan["context"] for plan in plans}), 1, plans)
+
+    def test_a_scenario_whose_default_stages_do_not_divide_its_layers_is_planned(self):
+        job = self.scenario_of(f"model: {MODEL}\ncluster: {ring(6)}\nschedule: 1f1b\n"
+                               "pipeline: {global_batch_size: 12}\n")
+        self.refused("simulate", job)
+        result = self.json("plan", job)
+        self.assertTrue(result["plans"])
+        self.assertEqual(result["batch"], 12)
+        self.assertIn("8", result["given"]["why_not"])
+        self.assertIn("the job as given does not run: ", self.ok("plan", job))
+
+    def test_what_is_wrong_beside_the_shape_is_an_error(self):
+        job = self.scenario_of(f"model: {MODEL}\ncluster: {ring(6)}\nschedule: 1f1b\n"
+                               "pipeline: {global_batch_size: 12, tenser: 2}\n")
+        self.assertIn("did you mean 'tensor'", self.no_plan(job))
+
+    def test_perturbations_are_refused_by_every_planner(self):
+        job = self.scenario_of(self.scenario.read_text() + "perturbations: {slow_devices: [{device: 0, factor: 2}]}\n")
+        for search in (), ("--search", "full"), ("--search", "uniform"):
+            self.assertIn("perturbations={}", self.bare_refused(job, *search))
+        self.assertTrue(self.json("plan", job, "--set", "perturbations={}")["plans"])
+
+    def test_what_belongs_to_its_schedule_alone_is_said(self):
+        job = self.scenario_of(self.scenario.read_text().replace("microbatches: 8", "microbatches: 8, accumulation_steps: 2"))
+        self.assertIn("pipeline.accumulation_steps: 2, which only the job as given has",
+                      self.json("plan", job)["not_searched"])
+
+    def test_the_header_says_model_devices_software_and_tokens(self):
+        job = self.scenario_of("model: llama-3-8b\ncluster: {base: dgx-h100, device: H200}\nstack: megatron\n"
+                               "schedule: 1f1b\npipeline: {stages: 4, width: 2, global_batch_size: 16}\n")
+        first = self.ok("plan", job, "--stages", 4).splitlines()[0]
+        for said in ("Llama-3-8B on 8 H200", "dgx-h100", "16 samples of 8192 tokens (131,072 tokens)",
+                     "software: megatron"):
+            self.assertIn(said, first)
+        result = self.json("plan", job, "--stages", 4)
+        self.assertEqual((result["device"], result["software"]), ("H200", "megatron"))
+
+
+class Devices(Case):
+    def test_gpus_are_a_shipped_cluster_of_that_device(self):
+        words = "plan", "gpt-1.3b", "--batch", 64, "--stages", 4
+        for gpus, cluster in (("16xA100-80", "{base: dgx-a100, nodes: 2}"),
+                              ("4xh100", "{base: dgx-h100, nodes: 1, devices_per_node: 4, inter: {nics: 4}}")):
+            mine, named = self.json(*words, "--gpus", gpus), self.json(*words, "--cluster", cluster)
+            self.assertEqual(mine["plans"], named["plans"])
+
+    def test_gpus_that_make_no_nodes_or_are_unknown_are_said(self):
+        for gpus, said in (("12xH100", "8 or 16, not 12"), ("8xH10", "did you mean 'H100'"), ("H100", "NxDEVICE"),
+                           ("0xH100", "NxDEVICE"), ("8x", "NxDEVICE")):
+            self.assertIn(said, self.no_plan("gpt-1.3b", "--gpus", gpus))
+        self.assertIn("give one", self.no_plan("gpt-1.3b", "--gpus", "8xH100", "--cluster", "dgx-h100"))
+
+    def test_stack_and_length_are_those_of_the_options(self):
+        words = "plan", "gpt-1.3b", "--gpus", "8xH100", "--batch", 16, "--stages", 2
+        result = self.json(*words, "--stack", "megatron", "--seq-length", 1024)
+        self.assertEqual((result["software"], result["tokens_per_update"]), ("megatron", 16 * 1024))
+        self.assertIn("stack: megatron", result["plans"][0]["scenario"])
+        changed = self.json("plan", self.scenario, "--stack", "megatron", "--seq-length", 256)
+        self.assertEqual((changed["software"], changed["tokens_per_update"]), ("megatron", 8 * 256))
+        self.assertIn("models by shape", self.no_plan(self.layers, "--search", "full", "--level", "2x1GB/s",
+                                                      "--stack", "megatron"))
+
+
+class Rows(Case):
+    def test_rates_and_cost_are_in_the_units_that_people_use(self):
+        words = "plan", self.scenario, "--price", 2
+        plan = self.json(*words)["plans"][0]
+        tokens = plan["throughput_samples_per_s"] * 512
+        self.assertAlmostEqual(plan["tokens_per_s"] / tokens, 1, 9)
+        self.assertAlmostEqual(plan["tokens_per_s_per_device"] * plan["gpus"] / tokens, 1, 9)
+        self.assertAlmostEqual(plan["price_per_1e9_tokens"] /
+                               (1e9 / tokens / 3600 * plan["gpus"] * 2), 1, 9)
+        text = self.ok(*words)
+        for word in ("tokens/s/GPU", "MFU", "cost/1e9 tokens"):
+            self.assertIn(word, text)
+        self.assertNotIn("cost/", self.ok(*words[:2]))
+
+    def test_each_idea_has_one_row_and_those_as_good_as_the_best_are_marked(self):
+        result = self.json("plan", self.scenario, "--top", 30)
+        plans = result["plans"]
+        best = plans[0]["iteration_time_s"]
+        for plan in plans:
+            self.assertEqual(plan["as_good_as_best"],
+                             plan["iteration_time_s"] <= best * (1 + result["model_error"]))
+        plain = [(p["depth"], p["tensor"]) for p in plans
+                 if p["schedule"] in ("1f1b", "gpipe", "eager-1f1b") and not {"memory", "simplicity"} & set(p["best_at"])]
+        self.assertEqual(len(plain), len(set(plain)), plain)
+        number = result["recommended"]
+        if number:
+            self.assertTrue(plans[number - 1]["as_good_as_best"])
+            self.assertIn(f"recommended: plan {number}", self.ok("plan", self.scenario, "--top", 30))
+
+    def test_overlap_of_the_reduction_is_among_the_choices(self):
+        job = self.folder / "reduces.yaml"
+        job.write_text(f"model: {{profile: {self.layers}, profile_batch: 1}}\ncluster: {{devices: 4, link: 1 GB/s}}\n"
+                       "schedule: 1f1b\npipeline: {stages: 2, width: 2, global_batch_size: 8}\n")
+        words = "plan", job, "--schedule", "1f1b", "--stages", 2
+        best = self.json(*words)["plans"][0]
+        self.assertIn("reduction: {overlap: backward}", best["scenario"])
+        after = self.json(*words, "--set", "reduction.overlap=none")["plans"][0]
+        self.assertLess(best["iteration_time_s"], after["iteration_time_s"])
+        chunked = self.json("plan", job, "--schedule", "interleaved-1f1b", "--stages", 2)
+        self.assertTrue(any("gradient reduction beside the backward" in what for what in chunked["not_searched"]),
+                        chunked["not_searched"])
 
 
 class Calibrations(Case):

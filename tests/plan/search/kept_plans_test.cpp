@@ -17,13 +17,15 @@ class KeptPlansTest : public testing::Test {
     plan.cost = time_s;
     return plan;
   }
-  std::vector<std::string> kept(std::initializer_list<FoundPlan> plans, std::size_t most = 5) {
+  static constexpr std::size_t kAll = 99;
+  /// Of what is kept, or of so many that are offered.
+  std::vector<std::string> kept(std::initializer_list<FoundPlan> plans, std::size_t most = kAll) {
     KeptPlans out(problem_);
     for (const FoundPlan& plan : plans) out.keep(plan);
     names_.clear();
     also_.clear();
     strengths_.clear();
-    for (const FoundPlan& plan : out.offer(most)) {
+    for (const FoundPlan& plan : most == kAll ? out.all() : out.offer(most)) {
       names_.emplace_back(plan.choice.family.schedule->name);
       also_.push_back(plan.also);
       strengths_.push_back(plan.best_at);
@@ -101,8 +103,39 @@ TEST_F(KeptPlansTest, OfferedAreTheBestTheSimplestAndTheSmallest) {
                   slow = plan("gpipe", 1.6, 1);
   EXPECT_EQ(kept({slow, plain, small, close, fast}, 3), (Names{"zb-h1", "zb-v", "1f1b"}));
   EXPECT_EQ(strengths_, (std::vector<Names>{{"speed"}, {"memory"}, {"simplicity"}}));
-  EXPECT_EQ(kept({slow, plain, small, close, fast}, 4), (Names{"zb-h1", "zb-h2", "zb-v", "1f1b"}))
-      << "then what is dominated, best first";
+  EXPECT_EQ(kept({slow, plain, small, close, fast}, 5), (Names{"zb-h1", "zb-v", "1f1b"}))
+      << "of each idea one: zb-h2 splits the backward as zb-h1 does, gpipe's stages lie as 1f1b's";
+}
+
+TEST_F(KeptPlansTest, OfferedAreOtherDegreesAsOtherIdeas) {
+  FoundPlan fast = found("1f1b", 4, 1.0), wide = found("1f1b", 4, 1.2), tensor = wide;
+  wide.choice.family.shape.width = 2;
+  tensor.choice.family.shape.tensor = 2;
+  EXPECT_EQ(kept({fast, wide}, 5).size(), 1U);
+  EXPECT_EQ(kept({fast, tensor}, 5).size(), 2U);
+}
+
+TEST_F(KeptPlansTest, OfferedIsTheSimplestOfThoseAsGoodAsTheBest) {
+  FoundPlan fast = found("zb-v", 4, 1.0), simple = found("1f1b", 4, 1.02),
+            simplest = found("gpipe", 4, 1.2);
+  simple.choice.layers = {3, 1};
+  simplest.choice.family.shape.depth = 1;
+  simplest.choice.layers = {2};
+  EXPECT_EQ(kept({fast, simple, simplest}, 2), (Names{"zb-v", "1f1b"}));
+  EXPECT_LT(simplicity(simple.choice), simplicity(fast.choice));
+  EXPECT_LT(simplicity(simplest.choice), simplicity(simple.choice));
+  EXPECT_TRUE(as_good(1.02, 1.0));
+  EXPECT_FALSE(as_good(1.04, 1.0));
+}
+
+TEST_F(KeptPlansTest, OfEquallyManyThingsTheSmallerDegreesAreSimpler) {
+  Choice two = found("1f1b", 4).choice, four = two;
+  two.family.shape.tensor = 2;
+  four.family.shape.tensor = 4;
+  EXPECT_LT(simplicity(two), simplicity(four));
+  four.family.shape.tensor = 1;
+  four.family.shape.depth = 4;
+  EXPECT_LT(simplicity(four), simplicity(two)) << "no tensor parallelism at all";
 }
 
 TEST_F(KeptPlansTest, DominatedIsWhatIsNowhereBetter) {

@@ -82,6 +82,40 @@ Axes few(Axes axes) {
   return axes;
 }
 
+TEST(PublishedPlans, AreTakenWithTheBatchThatWasAskedOrNotAtAll) {
+  Plan plan = plan_of("dapple", "dapple", {stage(0, 5, {0, 1}), stage(6, 8, {2, 3, 4})});
+  plan.microbatches = 20;
+  plan.microbatch_size = 4;  // six in a round: updates of 72 samples
+  EXPECT_FALSE(with_batch_of(Problem(kSmall, "small", 80), choice_of(plan)));
+  const auto more = with_batch_of(Problem(kSmall, "small", 96), choice_of(plan));
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->family.shape.microbatches, 4);
+  plan = plan_of("pipedream", "pipedream", {stage(0, 5, {0, 1}), stage(6, 8, {2})});
+  const Problem problem(kSmall, "small", 12);  // it updates once per microbatch
+  const auto minibatch = with_batch_of(problem, choice_of(plan));
+  ASSERT_TRUE(minibatch);
+  EXPECT_DOUBLE_EQ(problem.resolve(*minibatch).samples_per_update(), 12);
+}
+
+TEST(Search, FindsPlansOfTheBatchThatWasAskedWhateverItBeganWith) {
+  Plan plan = plan_of("dapple", "dapple", {stage(0, 5, {0, 1}), stage(6, 8, {2, 3, 4})});
+  plan.microbatch_size = 1;
+  plan.microbatches = 100;
+  SearchOptions options;
+  options.starts = {{"dapple", choice_of(plan)},
+                    {"pipedream", choice_of(plan_of("pipedream", "pipedream",
+                                                    {stage(0, 5, {0, 1}), stage(6, 8, {2})}))}};
+  for (const std::int64_t batch : {100, 97, 12}) {
+    const Problem problem(kSmall, "small", batch);
+    const SearchResult result = search(problem, few(problem.axes(true)), options);
+    ASSERT_FALSE(result.found.empty());
+    for (const FoundPlan& found : result.found)
+      EXPECT_DOUBLE_EQ(problem.resolve(found.choice).samples_per_update(),
+                       static_cast<double>(batch))
+          << found.from;
+  }
+}
+
 TEST(Search, IsNeverWorseThanWhatItBeganWith) {
   std::mt19937_64 random(7);
   const Problem problem(kSmall, "small", 12);
@@ -224,6 +258,55 @@ TEST(Search, SaysThatNoShapeMakesTheBatch) {
   EXPECT_EQ(search(problem, axes, {}).infeasible_because,
             "no depth, width and microbatch size that may be chosen make 12 samples per update on "
             "at most 6 GPUs");
+}
+
+TEST(Search, LooksAtNoUpdateOfTooManyOps) {
+  Problem problem(kSmall, "small", 1'000'000'000);
+  problem.set_most_ops(100'000);
+  for (const Shape& shape : shapes_of(problem, problem.axes(true)))
+    EXPECT_LE(ops_of(shape, shape.depth), 100'000);
+  Axes axes = problem.axes(false);
+  axes.microbatch_sizes = {1, 2, 5};
+  EXPECT_EQ(
+      search(problem, axes, {}).infeasible_because,
+      "only microbatches so small that an update has more than 100,000 ops (a smaller --batch "
+      "or a larger --time-limit)");
+}
+
+TEST(Problem, KeepsContextOrSearchesItOfLongSequences) {
+  const auto with = [](const char* length, const char* pipeline) {
+    std::string text = kSmall;
+    text.replace(text.find("seq_length: 128"), 15, fmt::format("seq_length: {}", length));
+    text.replace(text.find("devices: 6"), 10, "devices: 8");
+    return Problem(text + fmt::format("schedule: 1f1b\npipeline: {}\n", pipeline), "long", 12);
+  };
+  EXPECT_EQ(with("128", "{stages: 1}").axes(false).contexts, std::vector{1});
+  EXPECT_EQ(with("65536", "{stages: 1}").axes(false).contexts, (std::vector{1, 2, 4, 8}));
+  const Problem kept = with("128", "{stages: 1, context_parallel_size: 4}");
+  EXPECT_EQ(kept.axes(false).contexts, std::vector{4});
+  for (const Shape& shape : shapes_of(kept, kept.axes(false))) {
+    EXPECT_EQ(shape.context, 4);
+    EXPECT_LE(shape.gpus(), 8);
+  }
+}
+
+TEST(Problem, RefusesWhatPlansCanNeitherChooseNorKeep) {
+  const std::string job = std::string(kSmall) + "schedule: 1f1b\npipeline: {stages: 2, group: 2}\n";
+  EXPECT_EQ(Problem(job, "job", 12).left_out(), std::vector<std::string>{"pipeline.group: 2"});
+  EXPECT_THROW(Problem(job + "perturbations: {jitter: 5%}\n", "job", 12), InputError);
+  EXPECT_NO_THROW(Problem(job + "perturbations: {}\n", "job", 12));
+}
+
+TEST(Problem, OverlapsReductionsOnlyWhereNothingSaysHow) {
+  const PlanFamily family{{.depth = 2, .width = 2}, find_schedule("1f1b")};
+  EXPECT_TRUE(Problem(kSmall, "small", 12).may_overlap(family));
+  PlanFamily chunked = family;
+  chunked.schedule = find_schedule("interleaved-1f1b");
+  chunked.chunks = 2;
+  EXPECT_FALSE(Problem(kSmall, "small", 12).may_overlap(chunked));
+  const std::string said =
+      std::string(kSmall) + "schedule: 1f1b\npipeline: {stages: 2, reduction: {overlap: none}}\n";
+  EXPECT_FALSE(Problem(said, "said", 12).may_overlap(family));
 }
 
 TEST(Search, SaysThatNoScheduleRuns) {
