@@ -3,6 +3,7 @@
 #include "cli/plan_texts.hpp"
 #include "cli/running.hpp"
 #include "cli/simulation_report.hpp"
+#include "report/memory_section.hpp"
 #include "report/sweep_section.hpp"
 #include "report/timeline_section.hpp"
 
@@ -14,7 +15,14 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t kTimelines = 3;  ///< of the first plans: a page of more is slow to open
+constexpr std::size_t kShown =
+    8;  ///< plans that are simulated again: a page of more is slow to open
+
+/// What the simulation of an offered plan adds to it.
+struct ShownPlan {
+  std::string timeline;
+  MemoryLine memory;  ///< of the device that has the least to spare
+};
 
 std::string one_line(std::string text) {
   if (text.ends_with('\n')) text.pop_back();
@@ -25,7 +33,7 @@ std::string one_line(std::string text) {
 std::string rate_text(const FullPlan& full, const FoundPlan& plan) {
   const double tokens = tokens_per_s(full, plan);
   return tokens > 0 ? fmt::format("{:.0f} tokens/s/GPU", tokens / plan.choice.gpus())
-                    : fmt::format("{:.4g} samples/s", plan.throughput_samples_per_s);
+                    : fmt::format("{:.3g} samples/s", plan.throughput_samples_per_s);
 }
 
 std::vector<KeyFigure> figures(const FullPlan& full) {
@@ -160,13 +168,48 @@ std::string found_section(const FullPlan& full) {
 }
 
 /// Of the first replica: the others do the same.
-std::string timeline_of(const Offer& offer, std::size_t number) {
+ShownPlan shown_plan(const Offer& offer, std::size_t number) {
   const PlanFamily& f = offer.plan.choice.family;
   SectionText text{fmt::format("Timeline of plan {}: {}, {} x {}", number + 1, f.schedule->name,
                                counted(f.shape.depth, "stage"), counted(f.shape.width, "replica"))};
   text.sub = number > 0;
   if (number == 0) text.note = "Of the first replica of each; all open on as much time.";
-  return timeline_section(simulate(offer.scenario, EngineChoice::automatic), text, 1);
+  const Simulation s = simulate(offer.scenario, EngineChoice::automatic);
+  ShownPlan shown{timeline_section(s, text, 1), {}};
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    if (s.program.placement.replica_of(d) > 0) continue;
+    MemoryLine line = memory_line(s.memory(), d, s.scenario.capacity_bytes(d));
+    const std::int64_t spare = line.capacity_bytes - line.peak.use.total();
+    if (spare >= least) continue;
+    least = spare;
+    line.samples.clear();
+    line.name = fmt::format("plan {}", number + 1);
+    shown.memory = std::move(line);
+  }
+  return shown;
+}
+
+std::string owners_section(const std::vector<ShownPlan>& shown) {
+  MemorySection section{{"Memory of each plan", "Of the device that has the least to spare."}};
+  section.over_time = false;
+  for (const ShownPlan& plan : shown) section.lines.push_back(plan.memory);
+  return section_text(section);
+}
+
+/// The command, and the arguments of Megatron-LM where it runs a plan.
+std::string run_section(const FullPlan& full, const std::string& command) {
+  const auto runs =
+      std::ranges::find_if(full.offers, [](const Offer& o) { return !o.megatron.empty(); });
+  std::string text = fmt::format("# all files of all plans\n{} --write FOLDER\n", command);
+  if (runs != full.offers.end())
+    text += fmt::format("\n# Megatron-LM runs plan {} with\n{}", runs - full.offers.begin() + 1,
+                        runs->megatron);
+  else if (full.offers[0].scenario.transformer)
+    text += fmt::format("\n# Megatron-LM runs none of them: {}\n", full.offers[0].no_megatron);
+  Json json = section_json("text", {"How to run it"});
+  json["text"] = text;
+  return to_text(json);
 }
 
 std::string comparison_section(const FullPlan& full) {
@@ -194,14 +237,18 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
   Report report;
   report.title = fmt::format("Plan of {}", full.model_name());
   report.summary = task_text(full);
+  std::vector<ShownPlan> shown;
+  for (std::size_t i = 0; i < full.offers.size() && i < kShown; ++i)
+    shown.push_back(shown_plan(full.offers[i], i));
   report.figures = figures(full);
   if (!full.offers.empty()) {
     report.sections.push_back(plans_section(full));
     report.sections.push_back(limits_section(full.offers));
+    report.sections.push_back(owners_section(shown));
+    report.sections.push_back(run_section(full, arguments.command_line));
     if (full.result.found.size() > 1) report.sections.push_back(found_section(full));
     std::vector<std::string> timelines;
-    for (std::size_t i = 0; i < full.offers.size() && i < kTimelines; ++i)
-      timelines.push_back(timeline_of(full.offers[i], i));
+    for (ShownPlan& plan : shown) timelines.push_back(std::move(plan.timeline));
     for (std::string& section : on_one_scale(timelines))
       report.sections.push_back(std::move(section));
     report.scenario = full.offers.front().scenario.text;

@@ -2,11 +2,12 @@
 
 #include "base/units.hpp"
 #include "cli/output.hpp"
-#include "report/bubble_section.hpp"
 #include "report/memory_section.hpp"
 #include "report/table_section.hpp"
+#include "report/time_section.hpp"
 #include "report/timeline_section.hpp"
 #include "program/iterations.hpp"
+#include "program/op_costs.hpp"
 #include "results/expected_error.hpp"
 #include "traces/cause_words.hpp"
 
@@ -14,6 +15,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <tuple>
 
 namespace penstock {
 namespace {
@@ -71,11 +74,11 @@ KeyFigure iteration(const Simulation& s, const Result& r) {
 KeyFigure throughput(const Result& r) {
   std::string detail;
   if (r.tokens_per_s_per_gpu)
-    detail = fmt::format("{:.0f} tokens/s, {:.1f} TFLOP/s of each GPU", *r.tokens_per_s_per_gpu,
+    detail = fmt::format("{:.0f} tokens/s, {:.0f} TFLOP/s of each GPU", *r.tokens_per_s_per_gpu,
                          *r.tflops_per_gpu);
   if (r.mfu)
     detail += fmt::format("; MFU {}, HFU {}", format_percent(*r.mfu), format_percent(*r.hfu));
-  return {"Throughput", fmt::format("{:.4g} samples/s", r.samples_per_s), detail};
+  return {"Throughput", fmt::format("{:.3g} samples/s", r.samples_per_s), detail};
 }
 
 KeyFigure bubble(const Result& r) {
@@ -125,26 +128,109 @@ double beginning_of(const TimelineSection& section) {
   return std::isfinite(to_s) && to_s <= first_s ? to_s : 0;
 }
 
-std::string memory_section(const Simulation& s, const Result& r) {
+/// Devices that do the same, as those of a stage's replicas often do.
+struct AlikeRow {
+  std::string name;
+  std::vector<int> devices;
+};
+
+/// Rows of a report: of devices with the same stages, the same peak and, to a thousandth of the
+/// run, the same times, the first of which stands for all. In the order of the first of each.
+std::vector<AlikeRow> alike_rows(const Result& r) {
+  const auto key = [&](const DeviceResult& d) {
+    std::vector<std::int64_t> numbers{d.memory.use.total(), d.capacity_bytes};
+    const auto add = [&](double seconds) {
+      numbers.push_back(r.makespan_s > 0 ? std::llround(1e3 * seconds / r.makespan_s) : 0);
+    };
+    add(d.time.busy_s);
+    for (const double idle_s : d.time.idle_s) add(idle_s);
+    return std::pair(d.stages, numbers);
+  };
+  std::map<std::vector<int>, std::size_t> devices_of;
+  for (const DeviceResult& d : r.devices) ++devices_of[d.stages];
+  std::map<decltype(key(r.devices[0])), std::size_t> known;
+  std::vector<AlikeRow> rows;
+  for (const DeviceResult& d : r.devices) {
+    const auto [at, added] = known.try_emplace(key(d), rows.size());
+    if (added) rows.push_back({});
+    rows[at->second].devices.push_back(d.device);
+  }
+  for (AlikeRow& row : rows) {
+    const std::vector<int>& stages = r.devices[static_cast<std::size_t>(row.devices[0])].stages;
+    row.name =
+        row.devices.size() == 1
+            ? fmt::format("device {}", row.devices[0])
+            : (row.devices.size() == devices_of[stages]
+                   ? fmt::format("stage{} {}", stages.size() > 1 ? "s" : "", fmt::join(stages, ","))
+                   : fmt::format("devices {}", fmt::join(row.devices, ",")));
+  }
+  return rows;
+}
+
+std::string memory_section(const Simulation& s, const Result& r,
+                           const std::vector<AlikeRow>& rows) {
   MemorySection section{{"Memory"}, {}, r.makespan_s};
-  for (const DeviceResult& d : r.devices)
+  for (const AlikeRow& row : rows) {
+    const DeviceResult& d = r.devices[static_cast<std::size_t>(row.devices[0])];
     section.lines.push_back(memory_line(s.memory(), d.device, d.capacity_bytes));
+    section.lines.back().name = row.name;
+  }
   return section_text(section);
 }
 
-std::string bubble_section(const Result& r) {
-  BubbleSection section{
-      {"Bubble", "Every idle moment of a device has one cause (docs/metrics.md)."},
-      r.makespan_s,
-      {}};
-  for (const DeviceResult& d : r.devices) section.devices.push_back(d.time);
+/// Of the seconds that a device computes, how much is recomputation.
+double recomputed_share(const Simulation& s, int device) {
+  const OpLists& ops = s.program.ops;
+  double all_s = 0, again_s = 0;
+  for (std::uint32_t g = ops.begin(device); g < ops.end(device); ++g) {
+    const Op& op = ops[g];
+    if (op.kind == OpKind::reduce_grad || s.timeline->never_ran(g)) continue;
+    const StageCosts& costs = s.scenario.costs[op.stage];
+    if (!ops.second_of_pair(g)) all_s += computing_s(ops, s.program.placement, s.scenario.costs, g);
+    if (is_compute(op.kind)) again_s += recompute_share(op, costs) * costs.duration_s(op.kind);
+  }
+  return all_s > 0 ? std::min(1.0, again_s / all_s) : 0;
+}
+
+std::string time_section(const Simulation& s, const Result& r, const std::vector<AlikeRow>& rows) {
+  TimeSection section{{"Where an update's time goes",
+                       "Shares of the whole run, of all devices together and of each. Exchanges "
+                       "are those that nothing hides; every "
+                       "idle moment has one cause (docs/metrics.md)."},
+                      r.makespan_s,
+                      {},
+                      {{"compute", "computing", {}}, {"recompute", "recomputation", {}}}};
+  for (const Axis axis : kInnerAxes)
+    section.parts.push_back(
+        {std::string(traits(axis).name), fmt::format("{} exchanges", traits(axis).name), {}});
+  for (std::size_t c = 0; c < kCauses; ++c)
+    section.parts.push_back(
+        {std::string(kCauseNames[c]), fmt::format("idle: {}", kCauseWords[c]), {}});
+  for (const AlikeRow& row : rows) {
+    const auto d = static_cast<std::size_t>(row.devices[0]);
+    const DeviceMetrics& time = r.devices[d].time;
+    const ByInnerAxis<double>& exchanges = r.communication.exposed_of_device[d];
+    double computing_s = time.busy_s;
+    for (const double seconds : exchanges) computing_s -= seconds;
+    const double again_s = computing_s * recomputed_share(s, row.devices[0]);
+    section.rows.push_back({row.name, static_cast<int>(row.devices.size())});
+    auto part = section.parts.begin();
+    (part++)->seconds.push_back(computing_s - again_s);
+    (part++)->seconds.push_back(again_s);
+    for (const double seconds : exchanges) (part++)->seconds.push_back(seconds);
+    for (const double seconds : time.idle_s) (part++)->seconds.push_back(seconds);
+  }
   return section_text(section);
 }
 
 std::string links_section(const Result& r) {
   TableSection section{
       {"Links"}, {{"link"}, {"bytes", "bytes"}, {"busy", "fraction"}, {"flows at once"}}, {}};
-  for (const LinkResult& link : r.links) {
+  std::vector<LinkResult> links = r.links;
+  std::ranges::stable_sort(links, [](const LinkResult& a, const LinkResult& b) {
+    return std::tie(a.busy_fraction, a.bytes) > std::tie(b.busy_fraction, b.bytes);
+  });
+  for (const LinkResult& link : links) {
     const double flows = link.peak_flows ? double(*link.peak_flows) : NAN;
     section.rows.push_back({link.name, static_cast<double>(link.bytes), link.busy_fraction, flows});
   }
@@ -169,24 +255,23 @@ std::string help_section(const Result& r) {
   return section_text(section);
 }
 
-}  // namespace
-
-std::string timeline_section(const Simulation& s, SectionText text, std::uint32_t replicas,
-                             TimeWindow window) {
+/// `whole`: the page is about this run alone.
+std::string run_timeline(const Simulation& s, SectionText text, const std::vector<AlikeRow>& rows,
+                         TimeWindow window, bool whole) {
   TimelineSection section{std::move(text), {}};
   std::string& note = section.text.note;
   const auto add = [&](const std::string& sentence) {
     note += (note.empty() ? "" : " ") + sentence;
   };
-  if (!section.text.sub)
-    add("Numbers are microbatches. Ctrl and the wheel, or + and −, zoom; dragging or the arrows "
-        "move; Shift and arrows go from op to op.");
+  if (!section.text.sub) add("Numbers are microbatches.");
+  if (std::ranges::any_of(rows, [](const AlikeRow& row) { return row.devices.size() > 1; }))
+    add("A row stands for all replicas of a stage, which do the same.");
   section.clocks[0].update_ends_s = update_ends(s.program, *s.timeline);
   section.end_update = updates_shown_first(s.scenario.shape, section.clocks[0].update_ends_s);
-  const Placement& placement = s.program.placement;
-  for (int d = 0; d < s.program.ops.devices(); ++d)
-    if (replicas == 0 || placement.replica_of(d) < replicas)
-      section.lanes.push_back(device_lane(s.view(), d, s.scenario.costs));
+  for (const AlikeRow& row : rows) {
+    section.lanes.push_back(device_lane(s.view(), row.devices[0], s.scenario.costs));
+    section.lanes.back().name = row.name;
+  }
   if (const double end_s = beginning_of(section); end_s > 0) {
     section.end_update = 0;
     section.open_to_s = end_s;
@@ -194,7 +279,7 @@ std::string timeline_section(const Simulation& s, SectionText text, std::uint32_
       add("It opens on the beginning, where microbatches can be told apart: All, or 0, shows the "
           "whole run.");
   }
-  if (section.end_update > 0 && replicas == 0)
+  if (section.end_update > 0 && whole)
     add(fmt::format(
         "It opens on the first {}: All, or 0, shows the whole run.",
         section.end_update == 1 ? "update" : fmt::format("{} updates", section.end_update)));
@@ -212,6 +297,17 @@ std::string timeline_section(const Simulation& s, SectionText text, std::uint32_
   return section_text(section);
 }
 
+}  // namespace
+
+std::string timeline_section(const Simulation& s, SectionText text, std::uint32_t replicas,
+                             TimeWindow window) {
+  std::vector<AlikeRow> rows;
+  for (int d = 0; d < s.program.ops.devices(); ++d)
+    if (replicas == 0 || s.program.placement.replica_of(d) < replicas)
+      rows.push_back({fmt::format("device {}", d), {d}});
+  return run_timeline(s, std::move(text), rows, window, replicas == 0);
+}
+
 Report simulation_report(const Simulation& s, const Result& r, const Arguments& arguments,
                          TimeWindow window) {
   Report report;
@@ -219,11 +315,11 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   report.summary = summary(s);
   report.figures = {does_it_fit(s, r), iteration(s, r), throughput(r), bubble(r)};
   std::ranges::copy(sure_figure(s), std::back_inserter(report.figures));
-  report.sections = {timeline_section(s, {"Timeline"}, 0, window)};
+  const std::vector<AlikeRow> rows = alike_rows(r);
+  report.sections = {time_section(s, r, rows), run_timeline(s, {"Timeline"}, rows, window, true)};
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
-  if (sizes) report.sections.push_back(memory_section(s, r));
-  report.sections.push_back(bubble_section(r));
+  if (sizes) report.sections.push_back(memory_section(s, r, rows));
   if (!r.what_would_help.empty() || !r.what_to_change.empty())
     report.sections.push_back(help_section(r));
   if (!r.links.empty()) report.sections.push_back(links_section(r));

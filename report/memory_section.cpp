@@ -1,5 +1,7 @@
 #include "report/memory_section.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace penstock {
@@ -34,7 +36,7 @@ Json line_json(const MemoryLine& line, const Ticks& time, const Ticks& size, std
     at.push_back(time.tick_of(seconds));
     bytes.push_back(size.tick_of(static_cast<double>(held)));
   }
-  return {{"device", line.device},
+  return {{"name", line.name},
           {"capacity", line.capacity_bytes},
           {"peak", line.peak.use.total()},
           {"peak_at_s", line.peak.at_s},
@@ -47,7 +49,7 @@ Json line_json(const MemoryLine& line, const Ticks& time, const Ticks& size, std
 }  // namespace
 
 MemoryLine memory_line(const MemoryInput& input, int device, std::int64_t capacity_bytes) {
-  MemoryLine line{device, capacity_bytes, {}, {}, {}};
+  MemoryLine line{fmt::format("device {}", device), capacity_bytes, {}, {}, {}};
   line.peak = memory_over_time(input, device, [&](double time_s, const MemoryUse& use) {
     line.samples.emplace_back(time_s, use.total());
   });
@@ -56,7 +58,7 @@ MemoryLine memory_line(const MemoryInput& input, int device, std::int64_t capaci
 }
 
 std::string section_text(const MemorySection& memory, std::size_t most_points) {
-  Json json = section_json("memory", memory.text);
+  Json json = section_json(memory.over_time ? "memory" : "owners", memory.text);
   double most_bytes = 0;
   for (const MemoryLine& line : memory.lines) {
     for (const auto& sample : line.samples)

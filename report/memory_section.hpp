@@ -9,7 +9,7 @@
 namespace penstock {
 
 struct MemoryLine {
-  int device = 0;
+  std::string name;                 ///< "device 3", "stage 1"
   std::int64_t capacity_bytes = 0;  ///< 0: unknown
   MemoryPeak peak;
   std::string peak_op;                                   ///< "2F5"; empty: what is always there
@@ -22,7 +22,8 @@ MemoryLine memory_line(const MemoryInput& input, int device, std::int64_t capaci
 struct MemorySection {
   SectionText text;
   std::vector<MemoryLine> lines;
-  double end_s = 0;  ///< of the run
+  double end_s = 0;       ///< of the run
+  bool over_time = true;  ///< false: only what the peaks consist of
 };
 
 /// Lines are thinned to `most_points` together, keeping the highest of those that fall together.

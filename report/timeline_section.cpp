@@ -13,18 +13,6 @@ namespace {
 /// An op of a pair that runs together takes half of the lane's height.
 enum class Half : std::uint8_t { whole, upper, lower };
 
-/// Of the backward's time; torchgpipe's stored microbatches recompute nothing. Where only FLOPs are
-/// known they divide the time; those of the weights' gradient are about the forward's.
-double recompute_share(const Op& op, const StageCosts& costs) {
-  if (!is_backward(op.kind) || op.has(Op::stored)) return 0;
-  const double whole = costs.duration_s(op.kind);
-  if (costs.recompute_s > 0 && whole > 0) return std::min(1.0, costs.recompute_s / whole);
-  if (costs.recompute_flops <= 0) return 0;
-  const double own = op.kind == OpKind::backward ? costs.backward_flops
-                                                 : costs.backward_flops - costs.forward_flops;
-  return costs.recompute_flops / (costs.recompute_flops + std::max(0.0, own));
-}
-
 double end_of(const std::vector<TimelineLane>& lanes) {
   double end = 0;
   for (const TimelineLane& lane : lanes) {
@@ -106,6 +94,18 @@ Json clock_json(const TimelineClock& clock) {
 }
 
 }  // namespace
+
+// Torchgpipe's stored microbatches recompute nothing. FLOPs of the weights' gradient are about the
+// forward's.
+double recompute_share(const Op& op, const StageCosts& costs) {
+  if (!is_backward(op.kind) || op.has(Op::stored)) return 0;
+  const double whole = costs.duration_s(op.kind);
+  if (costs.recompute_s > 0 && whole > 0) return std::min(1.0, costs.recompute_s / whole);
+  if (costs.recompute_flops <= 0) return 0;
+  const double own = op.kind == OpKind::backward ? costs.backward_flops
+                                                 : costs.backward_flops - costs.forward_flops;
+  return costs.recompute_flops / (costs.recompute_flops + std::max(0.0, own));
+}
 
 TimelineLane device_lane(const TimelineView& view, int device,
                          const std::vector<StageCosts>& costs) {

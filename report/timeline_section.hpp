@@ -38,8 +38,11 @@ struct TimelineSection {
   double open_from_s = 0, open_to_s = 0;         ///< or this time; equal: as the updates say
 };
 
-/// A device's ops as a lane; what never ran is left out. `costs` is per virtual stage, and says how
-/// much of a backward is recomputation: by its time, or where that is not known by its FLOPs.
+/// Returns how much of an op is recomputation, 0 to 1: by its time, or where only FLOPs are known
+/// by those.
+double recompute_share(const Op& op, const StageCosts& costs);
+
+/// A device's ops as a lane; what never ran is left out. `costs` is per virtual stage.
 TimelineLane device_lane(const TimelineView& view, int device,
                          const std::vector<StageCosts>& costs);
 

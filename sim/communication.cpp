@@ -22,6 +22,7 @@ class Sums {
         duration_(input) {}
 
   CommunicationByDimension add_up() {
+    sums_.exposed_of_device.resize(static_cast<std::size_t>(ops_.devices()));
     for (int d = 0; d < ops_.devices(); ++d) add_device(d);
     for (const Transfer& t : input_.traffic.reductions()) add_reduced_bytes(t);
     return sums_;
@@ -115,6 +116,8 @@ class Sums {
       const double exposed_s = axis == last_axis(recipe) ? left_s : std::min(left_s, alone);
       left_s -= exposed_s;
       sum.exposed_s += exposed_s;
+      sums_.exposed_of_device[static_cast<std::size_t>(d)][static_cast<std::size_t>(axis)] +=
+          exposed_s;
       sum.total_s += recipe.serial() ? exposed_s : std::max(alone, exposed_s);
     }
   }

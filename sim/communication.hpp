@@ -34,6 +34,7 @@ struct Communication {
 struct CommunicationByDimension {
   Communication pipeline, data;
   ByInnerAxis<Communication> inner;
+  std::vector<ByInnerAxis<double>> exposed_of_device;  ///< seconds, of the inner axes
 };
 
 /// Sums of a whole run, of a stalled one until then.

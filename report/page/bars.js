@@ -1,25 +1,111 @@
-// Bars: what each device did with its time, and things side by side.
-const CAUSE_COLOURS = {
-  busy: '--F',
+// Bars: where the devices' time goes, and things side by side.
+const PART_COLOURS = {
+  compute: '--F',
+  recompute: '--recompute',
+  tensor: '--message',
+  context: '--front',
   warmup: '--I',
   imbalance: '--W',
   transfer_wait: '--R',
   drain: '--B',
   gradient_reduction: '--S'
 };
+const partColour = part => css(PART_COLOURS[part.kind] ?? '--message');
+const LABEL_WIDTH = 44;  // pixels of "12.5 %"
 
-class Bubble extends Figure {
+/** Stacked shares of the run, of all devices together in one bar. */
+class TimeTotal extends Figure {
   constructor(section) {
     super(section);
-    this.parts = [
-      ['busy', section.busy, 'busy'],
-      ...section.causes.map((cause, c) => [cause, section.idle.map(row => row[c]), section.words[c]])
-    ].filter(([cause, seconds]) => cause === 'busy' || seconds.some(s => s > 0));
+    const {rows, parts, makespan_s} = section;
+    const devices = rows.reduce((sum, row) => sum + row.devices, 0);
+    this.parts = parts.map(part => {
+      const seconds =
+          part.seconds.reduce((sum, s, row) => sum + s * rows[row].devices, 0) / devices;
+      const share = makespan_s > 0 ? seconds / makespan_s : 0;
+      return {...part, mean: seconds, share, title: `${part.name} ${format(share, 'fraction')}`};
+    });
   }
 
-  title() { return 'Busy and idle time'; }
+  title() { return 'All devices together'; }
+  height() { return 92; }
+  legend() { return this.parts.map(part => ({name: part.title, colour: partColour(part)})); }
+
+  option() {
+    return {
+      grid: {left: 4, right: 14, top: 4, bottom: 44},
+      yAxis: {type: 'category', data: [''], show: false},
+      xAxis: this.axis({
+        type: 'value',
+        min: 0,
+        max: 1,
+        name: 'share of the devices\' time, %',
+        nameLocation: 'middle',
+        nameGap: 24,
+        axisLabel: {formatter: v => formatNumber(100 * v)}
+      }),
+      series: this.parts.map(
+          part => ({
+            type: 'bar',
+            stack: 'all',
+            name: part.title,
+            barWidth: 38,
+            itemStyle: {color: partColour(part)},
+            emphasis: {disabled: true},
+            label: {
+              show: part.share * this.canvas.clientWidth > LABEL_WIDTH,
+              color: inkOn(partColour(part)),
+              fontSize: 11,
+              formatter: () => format(part.share, 'fraction')
+            },
+            data: [part.share]
+          })),
+    };
+  }
+
+  tooltip() {
+    return {
+      trigger: 'item',
+      formatter: p => tip(this.parts[p.seriesIndex].name, [
+        ['share', format(this.parts[p.seriesIndex].share, 'fraction')],
+        ['of a device, on average', format(this.parts[p.seriesIndex].mean, 's')]
+      ])
+    };
+  }
+
+  steps() { return this.parts.map((_, seriesIndex) => ({seriesIndex, dataIndex: 0})); }
+
+  tableData() {
+    const cells = [part => part.name, part => part.share, part => part.mean];
+    return {
+      columns: [
+        {name: 'what'}, {name: 'share', unit: 'fraction'},
+        {name: 'of a device, on average', unit: 's'}
+      ],
+      rows: this.parts.length,
+      cell: (row, column) => cells[column](this.parts[row])
+    };
+  }
+}
+
+/** {word, short}: "stage", ["0", "1"] of "stage 0", "stage 1"; no word where they have several. */
+function shortNames(names) {
+  const [word] = (names[0] ?? '').split(' ');
+  const same = word && names.every(name => name.startsWith(`${word} `));
+  return same ? {word, short: names.map(name => name.slice(word.length + 1))} :
+                {word: '', short: names};
+}
+
+/** The same of each row. */
+class TimeRows extends Figure {
+  constructor(section) {
+    super(section);
+    this.names = shortNames(section.rows.map(row => row.name));
+  }
+
+  title() { return this.names.word ? `Each ${this.names.word}` : 'Each of them'; }
   legend() {
-    return this.parts.map(([cause, _, words]) => ({name: words, colour: css(CAUSE_COLOURS[cause])}));
+    return this.section.parts.map(part => ({name: part.name, colour: partColour(part)}));
   }
   share(seconds) { return this.section.makespan_s > 0 ? seconds / this.section.makespan_s : 0; }
 
@@ -28,10 +114,10 @@ class Bubble extends Figure {
       grid: {left: 48, right: 12, top: 28, bottom: 40},
       xAxis: this.axis({
         type: 'category',
-        name: 'device',
+        name: this.names.word,
         nameLocation: 'middle',
         nameGap: 24,
-        data: this.section.busy.map((_, d) => String(d)),
+        data: this.names.short,
         splitLine: {show: false}
       }),
       yAxis: this.axis({
@@ -42,16 +128,17 @@ class Bubble extends Figure {
         nameTextStyle: {align: 'left'},
         axisLabel: {formatter: v => formatNumber(100 * v)}
       }),
-      series: this.parts.map(([cause, seconds, words]) => ({
-                               type: 'bar',
-                               stack: 'all',
-                               name: words,
-                               barCategoryGap: this.section.busy.length > 48 ? '5%' : '25%',
-                               barMaxWidth: 90,
-                               itemStyle: {color: css(CAUSE_COLOURS[cause])},
-                               emphasis: {disabled: true},
-                               data: seconds.map(s => this.share(s))
-                             })),
+      series: this.section.parts.map(
+          part => ({
+            type: 'bar',
+            stack: 'all',
+            name: part.name,
+            barCategoryGap: this.section.rows.length > 48 ? '5%' : '25%',
+            barMaxWidth: 90,
+            itemStyle: {color: partColour(part)},
+            emphasis: {disabled: true},
+            data: part.seconds.map(s => this.share(s))
+          })),
     };
   }
 
@@ -59,32 +146,32 @@ class Bubble extends Figure {
     return {
       trigger: 'axis',
       axisPointer: {type: 'shadow'},
-      formatter: params =>
-          tip(`device ${params[0].axisValue}`,
-              params.map(
-                  p =>
-                      [p.seriesName,
-                       `${format(p.value, 'fraction')}, ${
-                           format(p.value * this.section.makespan_s, 's')}`,
-                       p.color]))
+      formatter: params => {
+        const row = this.section.rows[params[0].dataIndex];
+        const seconds = p => format(p.value * this.section.makespan_s, 's');
+        return tip(
+            row.devices > 1 ? `${row.name}, of ${row.devices} devices` : row.name,
+            params.map(p => [p.seriesName, `${format(p.value, 'fraction')}, ${seconds(p)}`, p.color]));
+      }
     };
   }
 
-  steps() { return this.section.busy.map((_, dataIndex) => ({seriesIndex: 0, dataIndex})); }
+  steps() { return this.section.rows.map((_, dataIndex) => ({seriesIndex: 0, dataIndex})); }
 
   tableData() {
+    const {rows, parts} = this.section;
     const columns = [
-      {name: 'device'}, ...this.parts.flatMap(([, , words]) => [{name: words, unit: 's'}, {
-                                                name: `${words} of the run`,
-                                                unit: 'fraction'
-                                              }])
+      {name: this.names.word || 'row'}, {name: 'devices'},
+      ...parts.flatMap(
+          ({name}) => [{name, unit: 's'}, {name: `${name}, of the run`, unit: 'fraction'}])
     ];
     const cell = (row, column) => {
-      if (column === 0) return row;
-      const seconds = this.parts[(column - 1) >> 1][1][row];
-      return column % 2 ? seconds : this.share(seconds);
+      if (column === 0) return this.names.short[row];
+      if (column === 1) return rows[row].devices;
+      const seconds = parts[(column - 2) >> 1].seconds[row];
+      return column % 2 ? this.share(seconds) : seconds;
     };
-    return {columns, rows: this.section.busy.length, cell};
+    return {columns, rows: rows.length, cell};
   }
 }
 

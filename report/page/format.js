@@ -11,32 +11,44 @@ const PREFIXES = {
 function scaleOf(unit, most) {
   const prefixes = PREFIXES[unit];
   if (!prefixes) return {factor: 1, name: unit};
-  const size = Math.abs(most) * 1.00005;  // 999.96 ms is shown with four digits: as 1 s
+  const size = Math.abs(most) * 1.0005;  // 999.6 ms is shown with three digits: as 1 s
   if (size === 0) return {factor: 1, name: {bytes: 'B', fraction: '%'}[unit] ?? unit};
   const [factor, name] = prefixes.find(([f]) => size >= f) ?? prefixes.at(-1);
   return {factor, name};
 }
 
-/** Four significant digits, thousands separated. */
-function formatNumber(value) {
+// As many digits as a prediction deserves; times of a run, of which differences count, have more.
+const DIGITS = 3, MOMENT_DIGITS = 5;
+
+/** So many significant digits, whole numbers all of theirs; thousands separated. */
+function formatNumber(value, significant = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e12 || size < 1e-4)) return value.toExponential(3);
-  const digits = size >= 1000 || Number.isInteger(value) ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
-  const text = value.toLocaleString('en-US', {maximumFractionDigits: size < 1 ? 4 : digits});
+  if (size !== 0 && (size >= 1e12 || size < 1e-4)) return value.toExponential(significant - 1);
+  const before = size >= 1 ? Math.floor(Math.log10(size)) + 1 : 0;
+  const text = value.toLocaleString(
+      'en-US', {maximumFractionDigits: size < 1 ? significant : Math.max(0, significant - before)});
   return text.replace('-', '−');
 }
 
-function formatIn(value, scale) {
-  const text = formatNumber(value === null ? null : value / scale.factor);
+/** Of a percentage fewer: a tenth of a percent, and below 1 % two digits. */
+function digitsOf(value, {factor, name}) {
+  if (name !== '%') return name ? DIGITS : 4;
+  return Math.abs(value) < 10 * factor ? DIGITS - 1 : DIGITS;
+}
+
+function formatIn(value, scale, significant = digitsOf(value, scale)) {
+  const text = formatNumber(value === null ? null : value / scale.factor, significant);
   return text === '–' || !scale.name ? text : `${text} ${scale.name}`;
 }
 
 /** "2.05 s", "9.55 GiB", "12.5 %", "1,024". */
-function format(value, unit) {
+function format(value, unit, significant) {
   if (typeof value === 'string') return value;
-  return formatIn(value ?? null, scaleOf(unit, value ?? 0));
+  return formatIn(value ?? null, scaleOf(unit, value ?? 0), significant);
 }
+/** When something happened. */
+const formatMoment = seconds => format(seconds, 's', MOMENT_DIGITS);
 
 const label = (name, unit) => (unit ? `${name}, ${unit}` : name);
 const spaced = name => name.replaceAll('_', ' ');

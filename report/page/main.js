@@ -17,7 +17,8 @@ function sweepFigures(section) {
 const FIGURES = {
   timeline: section => [new Timeline(section)],
   memory: section => [new Memory(section), new MemoryOwners(section)],
-  bubble: section => [new Bubble(section)],
+  owners: section => [new MemoryOwners(section)],
+  time: section => [new TimeTotal(section), new TimeRows(section)],
   comparison: section => section.panels.map(panel => new Comparison(section, panel)),
   learning: section => LEARNING_AXES.map((_, axis) => new Learning(section, axis)),
   scatter: section => section.panels.map(panel => new Scatter(section, panel)),
@@ -31,6 +32,8 @@ function buildSection(section, index) {
   const figures = element('div', {class: 'figures-of'});
   if (section.kind === 'table')
     figures.append(tableOf(section));
+  else if (section.kind === 'text')
+    figures.append(element('pre', {}, section.text));
   else
     for (const figure of FIGURES[section.kind](section)) figures.append(figure.build());
   node.append(figures);

@@ -19,9 +19,10 @@ class Memory extends Figure {
     super(section);
     // Of very many devices the fullest are drawn; the table has all.
     this.lines = [...section.lines]
+                     .map((line, place) => ({...line, place}))
                      .sort((a, b) => b.peak - a.peak)
                      .slice(0, MOST_LINES)
-                     .sort((a, b) => a.device - b.device)
+                     .sort((a, b) => a.place - b.place)
                      .map(line => ({
                             ...line,
                             at: unpack(line.at, Uint32Array),
@@ -37,7 +38,7 @@ class Memory extends Figure {
   get zooms() { return true; }
   get range() { return [0, this.section.end_s]; }
   height() { return 380; }
-  name(line) { return this.lines.length > 16 ? String(line.device) : `device ${line.device}`; }
+  name(line) { return this.lines.length > 16 ? line.name.replace('device ', '') : line.name; }
   get palette() { return palette(this.lines.length); }
   legend() {
     const colours = this.palette;
@@ -126,9 +127,9 @@ class Memory extends Figure {
             .filter(({line}) => !this.hidden.has(this.name(line)))
             .sort((a, b) => b.bytes - a.bytes);
     const named = rows.slice(0, NAMED_IN_TIP)
-                      .map(r => [`device ${r.line.device}`, format(r.bytes, 'bytes'), r.colour]);
+                      .map(r => [r.line.name, format(r.bytes, 'bytes'), r.colour]);
     if (rows.length > named.length) named.push([`and ${rows.length - named.length} more`, '']);
-    return tip(`at ${format(time, 's')}`, named);
+    return tip(`at ${formatMoment(time)}`, named);
   }
 
   /** Bytes at a time: those of the last sample before it. */
@@ -154,14 +155,14 @@ class Memory extends Figure {
   tableData() {
     const {lines, owners} = this.section;
     const cells = [
-      line => line.device, line => line.peak, line => line.capacity || null,
+      line => line.name, line => line.peak, line => line.capacity || null,
       line => (line.capacity ? line.capacity - line.peak : null), line => line.peak_at_s,
       line => line.peak_op, ...owners.map((_, o) => line => line.owners[o])
     ];
     return {
       columns: [
         {name: 'device'}, {name: 'peak', unit: 'bytes'}, {name: 'capacity', unit: 'bytes'},
-        {name: 'margin', unit: 'bytes'}, {name: 'time of the peak', unit: 's'}, {name: 'at op'},
+        {name: 'margin', unit: 'bytes'}, {name: 'time of the peak', unit: 's', digits: MOMENT_DIGITS}, {name: 'at op'},
         ...owners.map(name => ({name: spaced(name), unit: 'bytes'}))
       ],
       rows: lines.length,
@@ -189,6 +190,7 @@ class MemoryOwners extends Figure {
 
   option() {
     const {lines} = this.section;
+    const names = shortNames(lines.map(line => line.name));
     const most = largest(lines.flatMap(line => [line.peak, line.capacity])) * 1.05 || 1;
     const scale = axisText('memory', 'bytes', most);
     const wide = (this.canvas.clientWidth - 78) / lines.length * 0.9;
@@ -196,10 +198,10 @@ class MemoryOwners extends Figure {
       grid: {left: 62, right: 16, top: 30, bottom: 40},
       xAxis: this.axis({
         type: 'category',
-        name: 'device',
+        name: names.word,
         nameLocation: 'middle',
         nameGap: 24,
-        data: lines.map(line => String(line.device)),
+        data: names.short,
         splitLine: {show: false}
       }),
       yAxis: this.axis({
@@ -247,7 +249,7 @@ class MemoryOwners extends Figure {
         ({name, o}) => [name, format(line.owners[o], 'bytes'), css(OWNER_COLOURS[o])]);
     rows.push(['together', format(line.peak, 'bytes')]);
     if (line.capacity) rows.push(['capacity', format(line.capacity, 'bytes'), css('--bad')]);
-    return tip(`device ${line.device}`, rows);
+    return tip(line.name, rows);
   }
 
   steps() { return this.section.lines.map((_, dataIndex) => ({seriesIndex: 0, dataIndex})); }
@@ -255,7 +257,7 @@ class MemoryOwners extends Figure {
   tableData() {
     const {lines} = this.section;
     const cells = [
-      line => line.device, ...this.owners.map(({o}) => line => line.owners[o]), line => line.peak,
+      line => line.name, ...this.owners.map(({o}) => line => line.owners[o]), line => line.peak,
       line => line.capacity || null
     ];
     return {

@@ -35,11 +35,20 @@ class Table {
     narrow.addEventListener('change', () => this.fold());
   }
 
-  /** As much as there is room for; the chooser and the pager have the rest. */
+  /**
+   * As much as there is room for; the chooser and the pager have the rest. Where that is little, what was found out (it has
+   * a unit) comes before what was asked for; what names the row is first.
+   */
   fold() {
-    const most = narrow.matches && !this.printed ? NARROW_COLUMNS : Infinity;
-    if (!this.columnsChosen)
-      this.hidden = new Set(this.data.columns.flatMap((c, i) => (c.hidden || i >= most ? [i] : [])));
+    const few = narrow.matches && !this.printed;
+    const {columns} = this.data;
+    const rank = i => i === 0 ? 0 : columns[i].unit ? 1 : 2;
+    this.places = columns.map((_, i) => i);
+    if (few) this.places.sort((a, b) => rank(a) - rank(b) || a - b);
+    if (!this.columnsChosen) {
+      const most = few ? NARROW_COLUMNS : Infinity;
+      this.hidden = new Set(this.places.filter((i, place) => columns[i].hidden || place >= most));
+    }
     this.perPage = this.printed ? ROWS_IN_PRINT :
         narrow.matches          ? ROWS_PER_NARROW_PAGE :
                                   ROWS_PER_PAGE;
@@ -68,7 +77,7 @@ class Table {
 
   /** `focus`: the column whose heading keeps the focus. */
   draw(focus = null) {
-    const shown = this.data.columns.map((_, i) => i).filter(i => !this.hidden.has(i));
+    const shown = this.places.filter(i => !this.hidden.has(i));
     const table = element('table', {}, this.head(shown), this.body(shown));
     this.node.replaceChildren(
         ...this.chooser(), element('div', {class: 'scroll', tabindex: 0}, table), ...this.pager());
@@ -104,13 +113,14 @@ class Table {
       for (const i of shown) {
         const value = this.data.cell(row, i);
         const text = typeof value === 'string';
-        const {unit} = this.data.columns[i];  // stands in the heading, unless it has prefixes
+        // The unit stands in the heading, unless it has prefixes.
+        const {unit, digits = unit && unit !== 'fraction' ? DIGITS : undefined} = this.data.columns[i];
         line.append(element(
             'td', {
               class: !text ? null : value.length > LONG_TEXT ? 'text long' : 'text',
               'data-name': heading(this.data.columns[i])
             },
-            format(value, PREFIXES[unit] ? unit : '')));
+            format(value, PREFIXES[unit] ? unit : '', digits)));
       }
       body.append(line);
     }

@@ -12,6 +12,8 @@ const KINDS = [
 const RECOMPUTATION = 'recomputation';
 const MESSAGES = 'messages to the device';
 const UPDATES = 'ends of updates';
+const KEYS = 'Ctrl and the wheel, or + and −, zoom; dragging or the arrows move; Shift and arrows go ' +
+    'from op to op.';
 const PALE = 0.5;        // of two timelines above each other the first, predicted
 const RECOMPUTED = 0.3;  // of a box's height
 const NO_TIME = 0xffffffff;
@@ -139,6 +141,11 @@ class Timeline extends Figure {
 
   some(values, test) { return this.lanes.some(lane => values(lane).some(test)); }
   title() { return 'Timeline'; }
+  build() {
+    const node = super.build();
+    node.append(element('p', {class: 'note keys'}, KEYS));
+    return node;
+  }
   get zooms() { return true; }
   get range() { return [this.from, this.to]; }
   get laneHeight() { return this.lanes.length > 32 ? 13 : this.lanes.length > 12 ? 20 : 30; }
@@ -474,13 +481,13 @@ class Timeline extends Figure {
     if (bar >= 0) return this.barTip(lane, bar);
     const message = lane.messageAt(seconds);
     if (message >= 0) return this.messageTip(lane, message);
-    return tip(`${lane.name}: idle`, [['at', format(time, 's')]]);
+    return tip(`${lane.name}: idle`, [['at', formatMoment(time)]]);
   }
 
   barTip(lane, i) {
     const kind = KINDS[lane.kindOf(i)];
     const offset = this.offset(lane.clock);
-    const time = seconds => format(seconds - offset, 's');
+    const time = seconds => formatMoment(seconds - offset);
     const rows = [
       [kind.name, lane.name, css(kind.colour)], ['stage', String(lane.stage[i])],
       ['microbatch', String(lane.microbatch[i])], ['from', time(lane.startOf(i))],
@@ -562,7 +569,8 @@ class Timeline extends Figure {
     return {
       columns: [
         {name: 'lane'}, {name: 'op'}, {name: 'kind'}, {name: 'stage'}, {name: 'microbatch'},
-        {name: 'start', unit: 's'}, {name: 'end', unit: 's'}, {name: 'length', unit: 's'}
+        {name: 'start', unit: 's', digits: MOMENT_DIGITS},
+        {name: 'end', unit: 's', digits: MOMENT_DIGITS}, {name: 'length', unit: 's'}
       ],
       rows: before.at(-1),
       cell: (row, column) => cells[column](this.lanes[laneOf[row]], row - before[laneOf[row]]),

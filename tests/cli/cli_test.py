@@ -248,7 +248,7 @@ class Reproducible(Case):
     def test_report_pages(self):
         path = self.folder / "run.html"
         cluster = ["--cluster", "p3.16xlarge-x8", "--batch", "512"]
-        kinds = {("simulate", CONTENDED, "--reproducible"): {"timeline", "bubble", "table"},
+        kinds = {("simulate", CONTENDED, "--reproducible"): {"timeline", "time", "table"},
                  ("compare", CONTENDED, "--reproducible"): {"comparison", "timeline"},
                  ("sweep", SMALL, "--reproducible", "--over", "microbatches=1:9:*3"): {"sweep"},
                  ("plan", "gpt-3.8b", *cluster, "--search", "2bw"): {"comparison", "table"},

@@ -142,6 +142,23 @@ class Plans(Case):
                       "Speed against memory", "Timeline of plan 1", "not searched"):
             self.assertIn(words, text)
 
+    def test_the_report_of_a_transformer_says_how_to_run_it(self):
+        page = self.folder / "plan.html"
+        self.ok(*self.small_cluster("2 GiB"), "--top", 4, "--report", page)
+        text = page.read_text()
+        self.assertIn("MFU", text[text.index('class="figures"'):text.index("</dl>")])
+        sections = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+        plans = next(s for s in sections if s["heading"] == "Plans")
+        self.assertIn("MFU", [c["name"] for c in plans["columns"]])
+        timelines = [s for s in sections if s["kind"] == "timeline"]
+        owners, = (s for s in sections if s["kind"] == "owners")
+        self.assertEqual((plans["rows"], [line["name"] for line in owners["lines"]]),
+                         (len(timelines), [f"plan {i + 1}" for i in range(len(timelines))]))
+        self.assertGreater(owners["lines"][0]["owners"][0], 0)
+        run, = (s for s in sections if s["kind"] == "text")
+        self.assertRegex(run["text"], r"penstock plan .*--write FOLDER")
+        self.assertIn("--pipeline-model-parallel-size 4", run["text"])
+
     def test_csv_has_a_row_per_plan(self):
         lines = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s", "--top", 3,
                         "--format", "csv").splitlines()

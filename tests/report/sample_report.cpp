@@ -1,13 +1,13 @@
 // Writes pages for the browser's tests: sample_report KIND FILE.
 //   timeline: 64 devices, 65,536 ops; sweep: 10,000 points, some infeasible; scatter: predicted
 //   over measured of a table; learning: two scenarios of one point each; sections: one of each
-#include "report/bubble_section.hpp"
 #include "report/comparison_section.hpp"
 #include "report/learning_section.hpp"
 #include "report/memory_section.hpp"
 #include "report/report.hpp"
 #include "report/scatter_section.hpp"
 #include "report/sweep_section.hpp"
+#include "report/time_section.hpp"
 #include "report/timeline_section.hpp"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ TimelineSection two_clocks() {
 MemorySection memory_of(int devices) {
   MemorySection section{{"Memory"}, {}, 20};
   for (int d = 0; d < devices; ++d) {
-    MemoryLine line{d, 8LL << 30, {}, "0F3", {}};
+    MemoryLine line{fmt::format("device {}", d), 8LL << 30, {}, "0F3", {}};
     for (int t = 0; t <= 20; ++t)
       line.samples.emplace_back(t, (1LL << 30) * (1 + std::min({t, 4 - d, 20 - t})));
     line.peak.use[Owner::activations] = (4LL - d) << 30;
@@ -66,11 +66,19 @@ MemorySection memory_of(int devices) {
   return section;
 }
 
-BubbleSection bubble_of(int devices) {
-  BubbleSection section{{"Bubble"}, 20, {}};
+TimeSection time_of(int devices) {
+  TimeSection section{{"Where an update's time goes"},
+                      20,
+                      {},
+                      {{"compute", "computing", {}},
+                       {"tensor", "tensor exchanges", {}},
+                       {"context", "context exchanges", {}},
+                       {"warmup", "idle: warmup", {}},
+                       {"drain", "idle: drain", {}}}};
   for (int d = 0; d < devices; ++d) {
-    const double warmup = d, drain = devices - d;
-    section.devices.push_back({14 - warmup, 20, {warmup, 2, 1, drain, 3 - drain + warmup}});
+    section.rows.push_back({fmt::format("device {}", d)});
+    const double parts[] = {13, 3, 0, static_cast<double>(d), 4.0 - d};
+    for (std::size_t p = 0; p < std::size(parts); ++p) section.parts[p].seconds.push_back(parts[p]);
   }
   return section;
 }
@@ -162,7 +170,7 @@ Report report_of(std::string_view kind) {
   if (kind == "sweep") report.sections = {section_text(sweep())};
   if (kind == "sections")
     report.sections = {section_text(timeline_of(4, 8)), section_text(two_clocks()),
-                       section_text(memory_of(4)),      section_text(bubble_of(4)),
+                       section_text(memory_of(4)),      section_text(time_of(4)),
                        section_text(comparison()),      section_text(plans())};
   return report;
 }

@@ -1,8 +1,8 @@
-#include "report/bubble_section.hpp"
 #include "report/comparison_section.hpp"
 #include "report/memory_section.hpp"
 #include "report/scatter_section.hpp"
 #include "report/sweep_section.hpp"
+#include "report/time_section.hpp"
 #include "report/timeline_section.hpp"
 
 #include <nlohmann/json.hpp>
@@ -109,7 +109,7 @@ TEST(TimelineSection, WritesAnUpdateThatNeverEndedAsNull) {
 }
 
 TEST(MemorySection, KeepsThePeakOfALineThatIsThinned) {
-  MemoryLine line{3, 0, {}, "", {}};
+  MemoryLine line{"device 3", 0, {}, "", {}};
   for (int i = 0; i < 1000; ++i) line.samples.emplace_back(i, i == 613 ? 5000 : i % 7);
   const nlohmann::ordered_json json = parsed(section_text({{"M"}, {line}, 1000}, 100));
   const auto bytes = unpacked<std::uint32_t>(json["lines"][0]["bytes"]);
@@ -119,13 +119,19 @@ TEST(MemorySection, KeepsThePeakOfALineThatIsThinned) {
   EXPECT_NEAR(bytes.back() * step, 999 % 7, 1e-3);
 }
 
-TEST(BubbleSection, HasARowPerDeviceAndCause) {
-  const nlohmann::ordered_json json = parsed(section_text({{"B"}, 10, {{6, 10, {1, 0, 2, 1, 0}}}}));
-  EXPECT_EQ(json["causes"].size(), kCauses);
-  EXPECT_EQ(json["words"].size(), kCauses);
-  EXPECT_EQ(json["words"].at(1), "imbalance");  // as tables call it
-  EXPECT_EQ(json["busy"].dump(), "[6]");
-  EXPECT_EQ(json["idle"].dump(), "[[1,0,2,1,0]]");
+TEST(TimeSection, HasAPartPerKindThatTakesTime) {
+  const nlohmann::ordered_json json =
+      parsed(section_text({{"T"},
+                           10,
+                           {{"stage 0", 4}, {"stage 1", 4}},
+                           {{"compute", "computing", {6, 8}},
+                            {"tensor", "tensor exchanges", {0, 1}},
+                            {"context", "context exchanges", {0, 0}}}}));
+  EXPECT_EQ(json["rows"].dump(),
+            R"([{"name":"stage 0","devices":4},{"name":"stage 1","devices":4}])");
+  EXPECT_EQ(json["parts"].dump(),
+            R"([{"kind":"compute","name":"computing","seconds":[6,8]},)"
+            R"({"kind":"tensor","name":"tensor exchanges","seconds":[0,1]}])");
 }
 
 TEST(ComparisonSection, WritesWhatIsUnknownAsNull) {
