@@ -33,7 +33,7 @@ std::string one_line(std::string text) {
 std::string rate_text(const FullPlan& full, const FoundPlan& plan) {
   const double tokens = tokens_per_s(full, plan);
   return tokens > 0 ? fmt::format("{:.0f} tokens/s/GPU", tokens / plan.choice.gpus())
-                    : fmt::format("{:.3g} samples/s", plan.throughput_samples_per_s);
+                    : rate_text(plan.throughput_samples_per_s) + " samples/s";
 }
 
 std::vector<KeyFigure> figures(const FullPlan& full) {
@@ -191,7 +191,7 @@ ShownPlan shown_plan(const Offer& offer, std::size_t number) {
 }
 
 std::string owners_section(const std::vector<ShownPlan>& shown) {
-  MemorySection section{{"Memory of each plan", "Of the device that has the least to spare."}};
+  MemorySection section{{"Memory of each plan", "Of the device that has the least to spare."}, {}};
   section.over_time = false;
   for (const ShownPlan& plan : shown) section.lines.push_back(plan.memory);
   return section_text(section);

@@ -78,7 +78,7 @@ KeyFigure throughput(const Result& r) {
                          *r.tflops_per_gpu);
   if (r.mfu)
     detail += fmt::format("; MFU {}, HFU {}", format_percent(*r.mfu), format_percent(*r.hfu));
-  return {"Throughput", fmt::format("{:.3g} samples/s", r.samples_per_s), detail};
+  return {"Throughput", rate_text(r.samples_per_s) + " samples/s", detail};
 }
 
 KeyFigure bubble(const Result& r) {
@@ -298,6 +298,10 @@ std::string run_timeline(const Simulation& s, SectionText text, const std::vecto
 }
 
 }  // namespace
+
+std::string rate_text(double per_s) {
+  return per_s < 1000 ? fmt::format("{:.3g}", per_s) : format_count(std::llround(per_s));
+}
 
 std::string timeline_section(const Simulation& s, SectionText text, std::uint32_t replicas,
                              TimeWindow window) {

@@ -1,4 +1,4 @@
-// A simulated run as a report: the answers, its timeline, memory, bubble, and what would help.
+// A simulated run as a report: the answers, where its time goes, its timeline, memory, and what would help.
 #pragma once
 
 #include "cli/output.hpp"
@@ -10,6 +10,9 @@ namespace penstock {
 /// Ready to be written.
 Report simulation_report(const Simulation& simulation, const Result& result,
                          const Arguments& arguments, TimeWindow window = {});
+
+/// Returns "6.84", "1,234": as many digits as a prediction is worth.
+std::string rate_text(double per_s);
 
 /// What every device did, of the first `replicas` only (0: of all).
 std::string timeline_section(const Simulation& simulation, SectionText text,

@@ -120,8 +120,8 @@ const tests = {
     const page = await open(sample('sections'));
     const drawn = [
       [0, [FORWARD, BACKWARD, RECOMPUTE]], [1, [FORWARD, BACKWARD]], [2, [FORWARD, CAPACITY]],
-      [3, [FORWARD, CAPACITY]], [4, [FORWARD, BACKWARD]], [5, [FORWARD]], [6, [FORWARD]],
-      [7, [FORWARD]]
+      [3, [FORWARD, CAPACITY]], [4, [FORWARD, BACKWARD]], [5, [FORWARD, BACKWARD]], [6, [FORWARD]],
+      [7, [FORWARD]], [8, [FORWARD]]
     ];
     for (const [index, colours] of drawn) {
       await see(page, index);
@@ -200,7 +200,7 @@ const tests = {
 
   async 'shows the table of every chart, sorted by its headings'() {
     const page = await open(sample('sections'));
-    const rows = [64, 32, 4, 4, 4, 3, 3, 3];
+    const rows = [64, 32, 4, 4, 4, 4, 3, 3, 3];
     for (const [index, count] of rows.entries()) {
       await see(page, index);
       await button(page, index, 'Table').click();
@@ -408,19 +408,46 @@ const tests = {
 
   async 'opens on the first update and shows all when told to'() {
     const page = await open(simulated());
-    await see(page, 0);
-    const [timeline] =
+    await see(page, 2);
+    const [, timeline] =
         await page.evaluate(() => JSON.parse(document.getElementById('data').textContent));
     const first = timeline.clocks[0].ends[timeline.end_update];
     assert.ok(first > 0 && first < 0.7 * timeline.end_s, `${first} of ${timeline.end_s}`);
-    const picture0 = await picture(page, 0);
-    const box = await canvas(page, 0).boundingBox();
+    const picture0 = await picture(page, 2);
+    const box = await canvas(page, 2).boundingBox();
     await page.mouse.move(box.x + box.width - 20, box.y + 20);  // past the last op of the update
-    await figure(page, 0).locator('.tip').first().waitFor();
+    await figure(page, 2).locator('.tip').first().waitFor();
     await page.mouse.move(0, 0);
-    await button(page, 0, 'show all').click();
+    await button(page, 2, 'show all').click();
     await settled(page);
-    assert.notEqual(await picture(page, 0), picture0);
+    assert.notEqual(await picture(page, 2), picture0);
+    await close(page);
+  },
+
+  async 'says where the time goes, and puts replicas that do the same into a row'() {
+    const file = join(folder, 'tensor.html');
+    execFileSync(
+        binary, ['simulate', join(source, 'scenarios/llama-3-70b-h100.yaml'), '--report', file, '-o', '/dev/null']);
+    const page = await open(file);
+    await see(page, 0);
+    assert.match(
+        await figure(page, 0).locator('.legend').innerText(),
+        /^computing \d\d\.\d %\s+tensor exchanges \d+(\.\d)? %\s+idle: warmup [\d.]+ %/);
+    await button(page, 0, 'Table').click();
+    const shares = await figure(page, 0).locator('tbody td:nth-child(2)').allInnerTexts();
+    const all = shares.map(parseFloat).reduce((sum, share) => sum + share, 0);
+    assert.ok(Math.abs(all - 100) < 0.3, `${shares}`);
+    await button(page, 1, 'Table').click();
+    assert.deepEqual(
+        await figure(page, 1).locator('tbody td:nth-child(-n + 2)').allInnerTexts(),
+        ['0', '4', '1', '4', '2', '4', '3', '4'], 'four stages of four replicas');
+    const data = await page.evaluate(() => JSON.parse(document.getElementById('data').textContent));
+    const named = data.find(s => s.kind === 'timeline').lanes.map(lane => lane.name);
+    assert.deepEqual(named, ['stage 0', 'stage 1', 'stage 2', 'stage 3']);
+    const busy = (await page.locator('section.table').last().locator('tbody td:nth-child(3)').allInnerTexts())
+                     .map(parseFloat);
+    assert.ok(busy[0] > 1);
+    assert.deepEqual(busy, [...busy].sort((a, b) => b - a), 'links by load');
     await close(page);
   },
 
@@ -434,13 +461,13 @@ const tests = {
 
   async 'shows memory by owner, and names capacities beside the chart'() {
     const page = await open(simulated());
-    await see(page, 2);
-    const legend = await figure(page, 2).locator('.legend').innerText();
+    await see(page, 4);
+    const legend = await figure(page, 4).locator('.legend').innerText();
     assert.match(legend, /weights[\s\S]*optimizer[\s\S]*activations[\s\S]*capacity \d/);
-    await see(page, 1);
-    assert.match(await figure(page, 1).locator('.legend').innerText(), /capacity \d/);
-    await button(page, 2, 'Table').click();
-    const cells = await figure(page, 2).locator('tbody tr').first().locator('td').count();
+    await see(page, 3);
+    assert.match(await figure(page, 3).locator('.legend').innerText(), /capacity \d/);
+    await button(page, 4, 'Table').click();
+    const cells = await figure(page, 4).locator('tbody tr').first().locator('td').count();
     assert.ok(cells >= 6, `${cells} columns`);
     await close(page);
   },
@@ -488,11 +515,11 @@ const tests = {
 
   async 'reports what simulate found'() {
     const page = await open(simulated());
-    await see(page, 0);
+    await see(page, 2);
     assert.match(
         await page.locator('.figures').innerText(),
         /Fits\?\s+yes[\s\S]*How fast\?[\s\S]*samples\/s[\s\S]*bubble/);
-    for (const count of await countPixels(page, 0, [FORWARD, BACKWARD, RECOMPUTE]))
+    for (const count of await countPixels(page, 2, [FORWARD, BACKWARD, RECOMPUTE]))
       assert.ok(count > 100);
     assert.match(
         await page.locator('footer').innerText(), /penstock simulate .*gpt-2\.2b-2bw\.yaml/);
@@ -543,13 +570,31 @@ const tests = {
     assert.ok(timelines > 0);
     const count = await page.locator('figure').count();
     for (let i = 0; i < count; ++i) await figure(page, i).scrollIntoViewIfNeeded();
-    await see(page, 0);
-    assert.match(await figure(page, 0).innerText(), /throughput against memory/i);
+    assert.match(await figure(page, 0).innerText(), /peak by owner/i);
+    await see(page, 1);
+    assert.match(await figure(page, 1).innerText(), /throughput against memory/i);
     await see(page, count - 1);
     for (const pixels of await countPixels(page, count - 1, [FORWARD, BACKWARD]))
       assert.ok(pixels > 100);
     await page.screenshot({path: join(screenshots, 'report-plan.png'), fullPage: true});
     await close(page);
+    const printed = await open(file);
+    await printed.emulateMedia({media: 'print'});
+    await settled(printed);
+    const plans = await printed.locator('section.table').first().locator('tbody tr').count();
+    assert.equal(plans, timelines, 'a timeline of every plan');
+    for (let i = count - timelines; i < count; ++i)
+      assert.ok((await countPixels(printed, i, [FORWARD]))[0] > 100, `timeline of figure ${i} on paper`);
+    await close(printed);
+    const phone = await open(file, {width: 390, height: 844});
+    const names = await phone.locator('section.table').first().locator('tbody tr').first().locator('td')
+                      .evaluateAll(cells => cells.map(cell => cell.dataset.name));
+    assert.deepEqual(
+        names.slice(0, 5), ['plan', 'update', 'throughput, samples/s', 'MFU', 'memory'],
+        'the answers, not the keys');
+    const top = selector => phone.locator(selector).evaluate(n => n.getBoundingClientRect().top);
+    assert.ok(await top('.figures') < await top('.summary'), 'the answers first');
+    await close(phone);
   },
 };
 

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import sys
 import unittest
 
