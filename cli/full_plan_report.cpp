@@ -30,7 +30,7 @@ std::string one_line(std::string text) {
 }
 
 /// "1234 tokens/s/GPU", or samples/s where they have no length.
-std::string rate_text(const FullPlan& full, const FoundPlan& plan) {
+std::string best_rate_text(const FullPlan& full, const FoundPlan& plan) {
   const double tokens = tokens_per_s(full, plan);
   return tokens > 0 ? fmt::format("{:.0f} tokens/s/GPU", tokens / plan.choice.gpus())
                     : rate_text(plan.throughput_samples_per_s) + " samples/s";
@@ -47,7 +47,7 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
        fmt::format("{}; {}", family.describe(), one_line(recommendation_text(full))),
        Verdict::good},
       {"How fast?",
-       fmt::format("{}{}", rate_text(full, best.plan), best.scenario.optimistic ? "*" : ""),
+       fmt::format("{}{}", best_rate_text(full, best.plan), best.scenario.optimistic ? "*" : ""),
        fmt::format("{} per update{}, by the {} engine{}",
                    format_time(best.plan.judgement.iteration_time_s),
                    best.plan.judgement.mfu > 0
@@ -87,7 +87,7 @@ std::string plans_section(const FullPlan& full) {
                       {"recompute"},
                       {"update", "s"},
                       {"throughput", "samples/s"},
-                      {"tokens/s/GPU"},
+                      {"rate of a GPU", "tokens/s"},
                       {"MFU", "fraction"},
                       {"memory", "bytes"},
                       {"best at"},

@@ -1,4 +1,5 @@
-// A simulated run as a report: the answers, where its time goes, its timeline, memory, and what would help.
+// A simulated run as a report: the answers, where its time goes, its timeline, memory, and what
+// would help.
 #pragma once
 
 #include "cli/output.hpp"

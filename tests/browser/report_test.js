@@ -590,7 +590,8 @@ const tests = {
     const names = await phone.locator('section.table').first().locator('tbody tr').first().locator('td')
                       .evaluateAll(cells => cells.map(cell => cell.dataset.name));
     assert.deepEqual(
-        names.slice(0, 5), ['plan', 'update', 'throughput, samples/s', 'MFU', 'memory'],
+        names.slice(0, 6),
+        ['plan', 'update', 'throughput, samples/s', 'rate of a GPU, tokens/s', 'MFU', 'memory'],
         'the answers, not the keys');
     const top = selector => phone.locator(selector).evaluate(n => n.getBoundingClientRect().top);
     assert.ok(await top('.figures') < await top('.summary'), 'the answers first');

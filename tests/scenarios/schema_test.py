@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import sys
 
 try:
@@ -90,6 +91,10 @@ def main():
         )
         for path in sorted((source / folder).glob("*.yaml")):
             wrong += [f"{path.name} should be valid: {e}" for e in errors_of(part, path)]
+    for path in (source / "models/devices").glob("*.yaml"):
+        text = path.read_text()
+        if re.search(r"(?i)assumed[^.]*curve|efficiency: assumed", text) and "efficiency_source: assumed" not in text:
+            wrong.append(f"{path.name} says in a comment only that its curve is assumed")
     refused = 0
     for path in sorted((source / "tests/scenarios/malformed").glob("*.yaml")):
         if path.stem == "billion-laughs":  # validating it takes as long as it sounds
