@@ -237,12 +237,14 @@ class Import : public ImportNotes {
       if (!aware) unless_one(flag, name.empty() || name == "fp32" ? 1 : 2);
       return aware && !name.empty() ? bytes_of_type(name) : 4;
     };
-    const double usual = load_stack(stack_).gradient_bytes.value_or(4);
+    const StackSpec stack = load_stack(stack_);
+    const double in_32 = mixed ? stack.gradient_bytes.value_or(4) : 4;
+    const double usual = fp16 ? stack.fp16_gradient_bytes.value_or(in_32) : in_32;
     const double main_gradients = type("main-grads-dtype");
     const bool reduced_in_16 = has("grad-reduce-in-bf16", "model.bytes_per_parameter.gradients");
     const bool summed_in_32 = has("accumulate-allreduce-grads-in-fp32",
                                   fp16 ? "model.bytes_per_parameter.gradients" : "");
-    double gradients = usual;
+    double gradients = in_32;
     // Megatron-LM sums gradients in fp32 by itself with --bf16 alone (validate_args).
     if ((mixed && reduced_in_16) || (fp16 && !summed_in_32) || main_gradients < 4) gradients = 2;
     if (deepspeed_) {  // which keeps 16 bits, and the 32 of the part that it steps

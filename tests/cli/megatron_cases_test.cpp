@@ -113,6 +113,16 @@ TEST_F(MegatronCases, DeepSpeedsConfigurationAloneIsNoJob) {
   EXPECT_NE(ended.err.find("DeepSpeed's part of a job"), std::string::npos) << ended.err;
 }
 
+TEST_F(MegatronCases, AJobIsToldByItsFile) {
+  for (const auto& [name, by] : {std::pair{"tok-qwen.sh", "import megatron-args"},
+                                 std::pair{"nanotron-null.yaml", "import nanotron-config"},
+                                 std::pair{"titan-773.toml", "import torchtitan-config"}}) {
+    const Ended ended = run_here({"import", case_of(name).string()});
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    EXPECT_NE(ended.out.find(by), std::string::npos) << ended.out;
+  }
+}
+
 TEST_F(MegatronCases, PrimusHasMegatronsFlagsAsKeys) {
   const Answer a = answer_of("primus.yaml", {},
                              {"--model", "llama-3-70b", "--cluster", "{base: dgx-h100, nodes: 2}"});

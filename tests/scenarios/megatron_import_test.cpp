@@ -241,6 +241,26 @@ TEST(Megatron, ATypoOfWhatIsAskedForIsSaid) {
   EXPECT_NE(said.find("--hidden-size (--hiden-size is not known)"), std::string::npos) << said;
 }
 
+/// Published counts of parameters, from flags.
+TEST(Megatron, LayersUnlikeTheirFamilysAreSaid) {
+  const struct {
+    const char* flags;
+    std::int64_t parameters;
+  } kCases[] = {
+      {"--swiglu --normalization RMSNorm --num-layers 36 --hidden-size 2560 --ffn-hidden-size 9728 "
+       "--num-attention-heads 32 --group-query-attention --num-query-groups 8 --kv-channels 128 "
+       "--qk-layernorm --vocab-size 151936 --disable-bias-linear",
+       4'022'468'096},  // Qwen3-4B: heads wider than hidden / heads
+      {"--swiglu --normalization RMSNorm --num-layers 28 --hidden-size 3584 --ffn-hidden-size "
+       "18944 "
+       "--num-attention-heads 28 --group-query-attention --num-query-groups 4 --add-qkv-bias "
+       "--untie-embeddings-and-output-weights --vocab-size 152064 --disable-bias-linear",
+       7'615'616'512},  // Qwen2.5-7B
+  };
+  for (const auto& [flags, parameters] : kCases)
+    EXPECT_EQ(job_of(flags).transformer->parameters(), parameters) << flags;
+}
+
 TEST(Megatron, ADefinedFlagIsAFlag) {
   const std::string script =
       "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --bf16 "
@@ -420,6 +440,7 @@ TEST(Megatron, WhatAParameterCostsFollowsFromItsFlags) {
                "test.yaml")
         .transformer->bytes.gradients;
   };
+  EXPECT_DOUBLE_EQ(fp16("--optimizer sgd"), 2);
   EXPECT_DOUBLE_EQ(fp16(""), 2) << "summed in fp32 by default with --bf16 only";
   EXPECT_DOUBLE_EQ(fp16("--accumulate-allreduce-grads-in-fp32"), 4.77);
 }
@@ -504,7 +525,8 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
   const Scenario neox = read(
       "{\"pipe-parallel-size\": 4, \"model-parallel-size\": 2, # a comment\n"
       " \"num-layers\": 44, \"hidden-size\": 6144, \"num-attention-heads\": 64,\n"
-      " \"seq-length\": 2048, \"no-weight-tying\": true, \"pos-emb\": \"rotary\",\n"
+      " \"seq-length\": 2048, \"no-weight-tying\": true, \"pos-emb\": \"rotary\", "
+      "\"gpt_j_residual\": true,\n"
       " \"zero_optimization\": {\"stage\": 1}, \"fp16\": {\"enabled\": true},\n"
       " \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 32,\n"
       " \"tokenizer-type\": \"HFTokenizer\", \"vocab-file\": \"./20B_tokenizer.json\",\n"
@@ -515,7 +537,7 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
   EXPECT_EQ(neox.samples_per_update(), 256) << "4 x 32, of 2 replicas";
   EXPECT_TRUE(neox.distributed_optimizer);
   EXPECT_EQ(neox.stack.name, "megatron-deepspeed");
-  EXPECT_NEAR(static_cast<double>(neox.transformer->parameters()), 20.55e9, 0.05e9);
+  EXPECT_EQ(neox.transformer->parameters(), 20'554'567'680);
   const Scenario gated = read(
       "{\"pipe_parallel_size\": 1, \"model_parallel_size\": 1, \"num_layers\": 32, \n"
       "\"hidden_size\": 4096, \"intermediate_size\": 32768, \"num_attention_heads\": 32,\n"
