@@ -3,11 +3,13 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/numbers.hpp"
+#include "base/say.hpp"
 #include "base/units.hpp"
 #include "models/layout_string.hpp"
 #include "models/pipedream_profile.hpp"
 #include "models/shape_keys.hpp"
 #include "scenarios/config_import.hpp"
+#include "scenarios/scenario.hpp"
 #include "schedules/formats/torch_reader.hpp"
 
 #include <fmt/format.h>
@@ -77,9 +79,11 @@ std::string import_csv(const std::string& text, const std::string& path) {
 }
 
 std::string import_model(const std::string& path) {
-  std::vector<std::string> missing;
-  TransformerSpec m = nearest_model(path, missing);
+  NearestModel nearest = nearest_model(path);
+  TransformerSpec& m = nearest.model;
+  const std::vector<std::string>& missing = nearest.left_out;
   std::string out = fmt::format("# from {}\n", path);
+  for (const std::string& note : nearest.notes) out += fmt::format("# {}\n", without_controls(note));
   m.name = name_of_model(path);
   if (!missing.empty()) {
     m.name += ", without its experts";
@@ -101,7 +105,7 @@ std::string import_model(const std::string& path) {
       out += "# the longest the model can take: set it to what you train with\n";
     line(key, value);
   }
-  if (!missing.empty()) line("missing", kWithoutExperts);
+  if (!nearest.missing.empty()) line("missing", Json(nearest.missing).dump());
   return out;
 }
 

@@ -1,5 +1,8 @@
 #include "scenarios/foreign.hpp"
 
+#include "base/suggest.hpp"
+#include "models/layer_form.hpp"
+#include "scenarios/foreign_types.hpp"
 #include "scenarios/not_modelled.hpp"
 
 #include <fmt/format.h>
@@ -18,24 +21,74 @@ bool contains(Words words, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
 }
 
-/// Hugging Face's model_type and our families.
-constexpr std::pair<std::string_view, std::string_view> kFamilies[] = {
-    {"gpt2", "gpt"},    {"gpt", "gpt"},       {"gpt_neo", "gpt"},
-    {"opt", "gpt"},     {"bert", "bert"},     {"roberta", "bert"},
-    {"llama", "llama"}, {"mistral", "llama"}, {"qwen2", "llama"}};
-
-constexpr std::string_view kLongest[] = {"max_position_embeddings", "n_positions", "n_ctx"};
+constexpr std::string_view kLongest[] = {"max_position_embeddings", "n_positions", "n_ctx",
+                                         "max_seq_len", "model_max_length"};
 constexpr std::string_view kActivations[] = {"hidden_act", "activation_function",
-                                             "hidden_activation"};
-constexpr std::string_view kGated[] = {"silu", "swish", "swiglu"};
-constexpr std::string_view kPlain[] = {
-    "gelu",       "gelu_new",  "gelu_fast",         "gelu_10", "gelu_python",
-    "quick_gelu", "fast_gelu", "gelu_pytorch_tanh", "relu",    "relu2"};
+                                             "hidden_activation", "activation"};
+constexpr std::string_view kGated[] = {"silu", "swish", "swiglu", "geglu"};
 
-/// Mixtures of experts whose MLP has a gate (SiLU) where no key names_any otherwise.
-constexpr std::string_view kGatedMixtures[] = {"mixtral",  "qwen2_moe",   "qwen3_moe",
-                                               "deepseek", "deepseek_v2", "deepseek_v3",
-                                               "olmoe",    "phimoe",      "granitemoe"};
+/// What other configurations call our keys, beside the names that scenarios may use, too.
+constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
+    {"n_embed", "hidden_size"},
+    {"d_model", "hidden_size"},
+    {"dim", "hidden_size"},
+    {"n_layers", "num_layers"},
+    {"n_heads", "num_attention_heads"},
+    {"num_heads", "num_attention_heads"},
+    {"n_kv_heads", "num_query_groups"},
+    {"kv_n_heads", "num_query_groups"},
+    {"multi_query_group_num", "num_query_groups"},
+    {"head_size", "head_dim"},
+    {"attention_head_dim", "head_dim"},
+    {"d_ff", "ffn_hidden_size"},
+    {"num_ln_in_parallel_attn", "norms"},
+    {"sliding_window_size", "sliding_window"}};
+
+/// Words of a key and the choices of ours that they are.
+struct Meaning {
+  std::string_view key, words, ours, value;
+};
+constexpr Meaning kMeanings[] = {
+    {"normalization", "|LayerNorm|layernorm|LayerNorm1P|layernorm1p|", "norm", "layer"},
+    {"normalization", "|RMSNorm|rmsnorm|", "norm", "rms"},
+    {"norm_type", "|layer_norm|layernorm|", "norm", "layer"},
+    {"norm_type", "|rms_norm|rmsnorm|", "norm", "rms"},
+    {"norm_type", "|low_precision_layernorm|", "norm", "layer-without-bias"},
+    {"position_embedding_type", "|rope|rotary|yarn|", "positions", "rotary"},
+    {"position_embedding_type", "|learned_absolute|absolute|learned|", "positions", "learned"},
+    {"position_embedding_type", "|alibi|", "positions", "alibi"},
+    {"position_embedding_type", "|none|nope|", "positions", "none"}};
+
+/// Which linear layers a key gives biases where it is true; '!': where it is false.
+constexpr std::pair<std::string_view, std::string_view> kBiasKeys[] = {
+    {"add_qkv_bias", "qkv"},
+    {"qkv_bias", "qkv"},
+    {"use_qkv_bias", "qkv"},
+    {"mlp_bias", "mlp"},
+    {"attention_bias", ""},
+    {"attn_bias", ""},
+    {"add_bias_linear", "all"},
+    {"enable_bias", "all"},
+    {"use_bias", "all"},
+    {"bias", "all"},
+    {"disable_bias_linear", "!all"},
+    {"no_bias", "!all"}};
+
+constexpr std::string_view kDropoutKeys[] = {"dropout",
+                                             "hidden_dropout",
+                                             "resid_pdrop",
+                                             "residual_dropout",
+                                             "resid_dropout",
+                                             "attn_pdrop",
+                                             "attention_dropout",
+                                             "attention_probs_dropout_prob",
+                                             "hidden_dropout_prob"};
+constexpr std::string_view kWindowKeys[] = {"sliding_window", "use_sliding_window",
+                                            "max_window_layers", "layer_types",
+                                            "sliding_window_pattern"};
+
+constexpr std::string_view kNormsOfQueries[] = {"use_qk_norm", "qk_layernorm", "qk_norm",
+                                                "use_qk_layernorm"};
 constexpr const char* kNoMixture = "mixture-of-experts models are not modelled";
 constexpr std::string_view kExpertCounts[] = {"num_local_experts", "num_experts",
                                               "n_routed_experts"};
@@ -56,7 +109,11 @@ constexpr std::pair<std::string_view, const char*> kBeyondUs[] = {
     {"multi_latent_attention", "multi-latent attention is not modelled"},
     {"kv_lora_rank", "multi-latent attention is not modelled"},
     {"q_lora_rank", "multi-latent attention is not modelled"},
-    {"multi_query", "give 'num_query_groups' instead of 'multi_query'"},
+    {"is_mamba_config", "state-space models are not modelled"},
+    {"ssm_cfg", "state-space models are not modelled"},
+    {"state_size", "state-space models are not modelled"},
+    {"mamba_d_state", "state-space models are not modelled"},
+    {"attn_layer_period", "hybrid models are not modelled"},
     {"mtp_num_layers", "multi-token prediction is not modelled"},
     {"num_nextn_predict_layers", "multi-token prediction is not modelled"}};
 
@@ -78,15 +135,7 @@ constexpr std::string_view kMeaningless[] = {
     "label2id",
     "finetuning_task",
     "task_specific_params",
-    "dropout",
     "activation_dropout",
-    "attention_bias",
-    "mlp_bias",
-    "qkv_bias",
-    "enable_bias",
-    "add_bias_linear",
-    "disable_bias_linear",
-    "add_qkv_bias",
     "type_vocab_size",
     "vocab_file",
     "merge_file",
@@ -105,6 +154,49 @@ constexpr std::string_view kMeaningless[] = {
     "prefix",
     "torchscript",
     "openai_gelu",
+    "logit_scale",
+    "experts_per_token",
+    "swiglu_limit",
+    "norm_topk_prob",
+    "decoder_sparse_step",
+    "mlp_only_layers",
+    "n_group",
+    "topk_group",
+    "topk_method",
+    "routed_scaling_factor",
+    "scoring_func",
+    "seq_aux",
+    "aux_loss_alpha",
+    "ep_size",
+    "first_k_dense_replace",
+    "v_head_dim",
+    "mm_tokens_per_image",
+    "unk_token_id",
+    "rotary_dim",
+    "rotary_pct",
+    "partial_rotary_factor",
+    "offset_alibi",
+    "slow_but_exact",
+    "skip_bias_add",
+    "use_cache",
+    "attn_implementation",
+    "query_pre_attn_scalar",
+    "rms_norm_epsilon",
+    "mlp_type",
+    "no_rope_layers",
+    "no_rope_layer_interval",
+    "clip_qkv",
+    "embedding_multiplier",
+    "attention_multiplier",
+    "residual_multiplier",
+    "logits_scaling",
+    "scale_emb",
+    "scale_depth",
+    "dim_model_base",
+    "initial_context_length",
+    "mup_enabled",
+    "scale_attention_softmax_in_fp32",
+    "ffn_act_layer",
     "onnx_safe",
     "lr",
     "min_lr",
@@ -127,11 +219,16 @@ constexpr std::string_view kMeaningless[] = {
     "distributed_backend",
 };
 constexpr std::string_view kMeaninglessBeginnings[] = {
-    "rope_",         "rotary_", "layer_norm_",   "layernorm_",     "rms_norm_",      "initializer_",
-    "init_method",   "lr_",     "adam_",         "sgd_",           "log_",           "eval_",
-    "save_",         "load_",   "data_",         "vocab_",         "tokenizer_",     "summary_",
-    "tensorboard_",  "wandb_",  "transformers_", "special_tokens", "min_loss_scale", "loss_scale_",
-    "weight_decay_",
+    "rope_",         "rotary_",        "layer_norm_",    "layernorm_",
+    "rms_norm_",     "initializer_",   "init_method",    "lr_",
+    "adam_",         "sgd_",           "log_",           "eval_",
+    "save_",         "load_",          "data_",          "vocab_",
+    "tokenizer_",    "summary_",       "tensorboard_",   "wandb_",
+    "transformers_", "special_tokens", "min_loss_scale", "loss_scale_",
+    "weight_decay_", "attn_logit",     "final_logit",    "bos_",
+    "eos_",          "pad_",           "quantization_",  "rope",
+    "router_",       "output_router",  "qk_nope_",       "qk_rope_",
+    "use_rope",
 };
 constexpr std::string_view kMeaninglessEndings[] = {
     "_token_id", "_dropout", "_dropout_prob", "_pdrop", "_drop_rate", "_eps", "_epsilon",
@@ -193,15 +290,25 @@ class Adoption {
       : document_(document), diagnostics_(diagnostics), notes_(notes) {}
 
   void run() {
-    find_family();
+    take_language_model();
+    join_map("attn_config");
+    rename_keys();
+    find_type();
     for (const Value::Entry& entry : document_.entries) {
       if (entry.value.kind != Value::Kind::null) adopt(entry);
     }
-    check_heads();
+    check_projection();
     check_experts();
-    if (family_entry_) kept_.push_back(*family_entry_);
+    settle_heads();
+    settle_biases();
+    settle_dropout();
+    settle_window();
+    settle_family();
+    if (!missing_.empty()) add_default("missing", missing_);
     document_.entries = std::move(kept_);
-    note("keys without a meaning for a prediction", meaningless_);
+    if (!meaningless_.empty())
+      notes_.push_back(fmt::format("{}: {} of its keys change nothing that is predicted",
+                                   document_.source->name, meaningless_.size()));
     note("not understood and ignored", unknown_);
   }
 
@@ -218,6 +325,8 @@ class Adoption {
     return entry != nullptr && entry->value.text == text;
   }
 
+  bool is_of(std::string_view type) const { return type_ != nullptr && type_->name == type; }
+
   /// Of a mixture of experts: what can be asked instead.
   std::string nearest_without_experts() const {
     const double width = width_of_experts(document_);
@@ -233,7 +342,8 @@ class Adoption {
     const KeyRow* row = find_key("model", key);
     for (const Value::Entry& entry : document_.entries) {
       const bool same = row != nullptr && find_key("model", entry.key.text) == row;
-      if (same || entry.key.text == key) return std::atof(entry.value.text.c_str());
+      if ((same || entry.key.text == key) && entry.value.kind == Value::Kind::scalar)
+        return std::atof(entry.value.text.c_str());
     }
     return 0;
   }
@@ -243,124 +353,150 @@ class Adoption {
     notes_.push_back(fmt::format("{}: {}: {}", document_.source->name, what, listed(keys)));
   }
 
-  // --- family -----------------------------------------------------------------------------------
+  // --- maps and names
+  // ---------------------------------------------------------------------------
 
-  /// What an entry names_any of a llama-like part: true, false, or nothing.
-  struct Sign {
-    const Value::Entry* entry = nullptr;
-    bool like_llama = false;
-  };
-
-  void find_family() {
-    read_signs();
-    const Value::Entry* type = given("family");
-    if (type == nullptr) type = given("model_type");
-    if (type == nullptr) return derive_family();
-    const auto known =
-        std::ranges::find(kFamilies, type->value.text, [](const auto& f) { return f.first; });
-    if (known == std::end(kFamilies)) {
-      if (experts_of(document_) != nullptr) return;  // which are refused
-      std::vector<std::string_view> names;
-      for (const auto& family : kFamilies) names.push_back(family.first);
-      // No suggestion: a neighbour in spelling is another model.
-      return diagnostics_.add_error(
-          type->value, fmt::format("the {} '{}' is not known (known: {})", type->key.text,
-                                   printable(type->value.text), fmt::join(names, ", ")));
+  /// Of a model that also sees or hears: its language model is in a map of its own.
+  void take_language_model() {
+    const Value::Entry* vision = given("vision_config");
+    const Value::Entry* text = given("text_config");
+    const bool has_text = text != nullptr && text->value.kind == Value::Kind::map;
+    if (vision != nullptr && vision->value.kind == Value::Kind::map) {
+      const double width = has_text ? first_of(text->value, {"hidden_size"}) : 0;
+      const std::int64_t extra = vision_parameters(vision->value, width);
+      missing_ = extra > 0 ? "the vision encoder's compute and activations" : "the vision encoder";
+      if (extra > 0) extra_parameters_ = std::to_string(extra);
     }
-    keep_family(*type, known->second);
-    for (const Sign& sign : signs_) {
-      if (sign.like_llama == (known->second == "llama")) continue;
-      diagnostics_.add_error(sign.entry->key,
-                             fmt::format("'{}: {}' contradicts the family {}", sign.entry->key.text,
-                                         printable(sign.entry->value.text), known->second));
+    if (!has_text) return;
+    std::vector<Value::Entry> entries = text->value.entries;
+    for (const Value::Entry& outer : document_.entries) {
+      const std::string& key = outer.key.text;
+      const bool shared = key == "torch_dtype" || key == "dtype" || key == "tie_word_embeddings";
+      if (shared && text->value.find(key) == nullptr) entries.push_back(outer);
+      if (key == "model_type" && text->value.find(key) == nullptr) {
+        entries.push_back(outer);
+        if (outer.value.text == "gemma3") entries.back().value.text = "gemma3_text";
+      }
     }
+    document_.entries = std::move(entries);
   }
 
-  void keep_family(Value::Entry entry, std::string_view family) {
-    entry.key.text = "family";
-    entry.value.text = family;
-    family_entry_ = std::move(entry);
-  }
-
-  void read_signs() {
-    for (const char* key : {"swiglu", "gated_linear_unit", "use_rotary_position_embeddings"}) {
-      if (is(key, "true")) signs_.push_back({given(key), true});
-    }
-    if (is("swiglu", "false")) signs_.push_back({given("swiglu"), false});
-    static constexpr std::string_view kRotary[] = {"rope", "rotary"};
-    static constexpr std::string_view kLearned[] = {"learned_absolute", "absolute", "learned"};
-    static constexpr std::string_view kRms[] = {"RMSNorm", "rmsnorm"};
-    static constexpr std::string_view kLayerNorm[] = {"LayerNorm", "layernorm"};
-    // Megatron states this beside the rotary ones, too.
-    const bool rotary = is("use_rotary_position_embeddings", "true");
-    if (!rotary || !is("position_embedding_type", "learned_absolute"))
-      read_sign("position_embedding_type", kRotary, kLearned);
-    read_sign("normalization", kRms, kLayerNorm);
-    for (const std::string_view key : kActivations) read_sign(key, kGated, kPlain);
-  }
-
-  void read_sign(std::string_view key, Words llama, Words other) {
-    const Value::Entry* entry = given(key);
-    if (entry == nullptr) return;
-    const bool like_llama = contains(llama, entry->value.text);
-    if (like_llama || contains(other, entry->value.text)) {
-      signs_.push_back({entry, like_llama});
-    } else {
-      diagnostics_.add_error(
-          entry->value, fmt::format("'{}: {}' is not modelled", key, printable(entry->value.text)));
-    }
-  }
-
-  /// Without a name: a llama has a gate, rotary positions and RMS norm, a gpt none of these.
-  void derive_family() {
-    const auto names_any = [&](std::initializer_list<std::string_view> keys) {
-      return std::ranges::any_of(signs_, [&](const Sign& sign) {
-        return sign.like_llama && std::ranges::find(keys, sign.entry->key.text) != std::end(keys);
-      });
+  /// SigLIP's encoder and Gemma 3's projection of what it sees (transformers' siglip and gemma3);
+  /// 0 of others.
+  static std::int64_t vision_parameters(const Value& vision, double text_width) {
+    const Value* type = vision.find("model_type");
+    const auto size = [&](const char* key) {
+      return static_cast<std::int64_t>(std::min(first_of(vision, {key}), 1e6));
     };
-    const auto first = std::ranges::find(signs_, true, &Sign::like_llama);
-    if (first == signs_.end()) return;
-    std::vector<const char*> missing;
-    if (!names_any({"swiglu", "gated_linear_unit", "hidden_act", "activation_function",
-                    "hidden_activation"}))
-      missing.push_back("'swiglu: true'");
-    if (!names_any({"position_embedding_type", "use_rotary_position_embeddings"}))
-      missing.push_back("'position_embedding_type: rope'");
-    if (!names_any({"normalization"})) missing.push_back("'normalization: RMSNorm'");
-    const Value::Entry& entry = *first->entry;
-    const auto against = std::ranges::find(signs_, false, &Sign::like_llama);
-    if (!missing.empty()) {
-      diagnostics_.add_error(
-          entry.key,
-          fmt::format("'{}: {}' without {} is none of the known families "
-                      "(gpt, bert, llama)",
-                      entry.key.text, printable(entry.value.text), fmt::join(missing, " and ")));
-    } else if (against != signs_.end()) {
-      const Value::Entry& other = *against->entry;
-      diagnostics_.add_error(other.key, fmt::format("'{}: {}' contradicts '{}: {}'", other.key.text,
-                                                    printable(other.value.text), entry.key.text,
-                                                    printable(entry.value.text)));
-    } else if (number_of("ffn_hidden_size") == 0) {
-      diagnostics_.add_error(entry.key, fmt::format("'{}: {}' needs 'ffn_hidden_size', too",
-                                                    entry.key.text, printable(entry.value.text)));
-    }
-    keep_family(entry, "llama");
+    const std::int64_t h = size("hidden_size"), f = size("intermediate_size");
+    const std::int64_t patch = size("patch_size"), image = size("image_size");
+    if (type == nullptr || type->text != "siglip_vision_model" || h * f * patch * image == 0)
+      return 0;
+    const std::int64_t layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h;
+    const std::int64_t patches = 3 * patch * patch * h + h + image / patch * (image / patch) * h;
+    const std::int64_t projection = h * static_cast<std::int64_t>(std::min(text_width, 1e6)) + h;
+    return size("num_hidden_layers") * layer + patches + 2 * h + projection;
   }
 
-  // --- the other keys ---------------------------------------------------------------------------
+  /// MPT says what attention is in a map of its own.
+  void join_map(const char* key) {
+    const Value::Entry* map = given(key);
+    if (map == nullptr || map->value.kind != Value::Kind::map) return;
+    const std::vector<Value::Entry> inner = map->value.entries;
+    std::erase_if(document_.entries, [&](const Value::Entry& e) { return e.key.text == key; });
+    document_.entries.insert(document_.entries.end(), inner.begin(), inner.end());
+  }
+
+  void rename_keys() {
+    for (Value::Entry& entry : document_.entries) {
+      const auto* renamed =
+          std::ranges::find(kRenamed, entry.key.text, [](const auto& r) { return r.first; });
+      if (renamed != std::end(kRenamed)) entry.key.text = renamed->second;
+    }
+  }
+
+  // --- type
+  // -------------------------------------------------------------------------------------
+
+  void find_type() {
+    const Value::Entry* said = given("family");
+    if (said == nullptr) said = given("model_type");
+    if (said != nullptr) origin_ = *said;
+    if (said == nullptr) return find_type_by_activation();
+    type_ = find_foreign_type(said->value.text);
+    if (type_ != nullptr || experts_of(document_) != nullptr) return;  // which are refused
+    if (const auto what = other_than_decoder(said->value.text); !what.empty())
+      return diagnostics_.add_error(said->value,
+                                    fmt::format("the {} '{}' is {}, which is not modelled: only "
+                                                "decoders of alike layers are",
+                                                said->key.text, said->value.text, what));
+    if (is_like_llama()) return take_by_keys(printable(said->value.text));
+    // No suggestion: a neighbour in spelling is another model.
+    diagnostics_.add_error(
+        said->value,
+        fmt::format("the {} '{}' is not known (known: {}); give the model's sizes as keys of a "
+                    "scenario's 'model' (docs/scenario.md)",
+                    said->key.text, printable(said->value.text),
+                    fmt::join(foreign_type_names(), ", ")));
+  }
+
+  const Value::Entry* gated_activation() const {
+    for (const std::string_view key : kActivations) {
+      const Value::Entry* entry = given(key);
+      if (entry != nullptr && contains(kGated, entry->value.text)) return entry;
+    }
+    return nullptr;
+  }
+
+  bool is_like_llama() const {
+    return gated_activation() != nullptr && given("rms_norm_eps") != nullptr &&
+           number_of("ffn_hidden_size") > 0 && number_of("num_attention_heads") > 0;
+  }
+
+  void take_by_keys(const std::string& what) {
+    by_keys_ = true;
+    type_ = find_foreign_type("llama");
+    notes_.push_back(fmt::format(
+        "{}: the model_type '{}' is not known; all of its keys are a llama's (gated MLP, RMS norm, "
+        "rotary positions), so it is taken as one",
+        document_.source->name, what));
+  }
+
+  /// Megatron's arguments have no type, and say gates and norms in words of their own.
+  void find_type_by_activation() {
+    const Value::Entry* gated = gated_activation();
+    if (gated == nullptr) return;
+    origin_ = *gated;
+    if (is_like_llama()) return take_by_keys("");
+    diagnostics_.add_error(
+        gated->key, fmt::format("'{}: {}' without a 'model_type' does not say which model it is",
+                                gated->key.text, printable(gated->value.text)));
+  }
+
+  // --- keys, one by one
+  // -------------------------------------------------------------------------
 
   void adopt(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
-    if (key == "family" || key == "model_type" || is_sign(key)) return;
-    if (refused(entry) || translated(entry) || superseded(key)) return;
-    if (find_key("model", key) != nullptr && !is_meaningless(key)) return keep(entry);
-    (is_meaningless(key) ? meaningless_ : unknown_).push_back(key);
+    if (key == "family" || key == "model_type" || contains(kActivations, key)) return;
+    if (is_settled_together(key) || refused(entry) || translated(entry) || superseded(key)) return;
+    if (find_key("model", key) != nullptr) return keep(entry);
+    if (is_meaningless(key)) return meaningless_.push_back(key);
+    std::vector<std::string> known = keys_of("model");
+    for (const auto& renamed : kRenamed) known.emplace_back(renamed.first);
+    const std::string near = nearest(key, known);
+    unknown_.push_back(near.empty() ? key : fmt::format("{} (did you mean '{}'?)", key, near));
   }
 
-  bool is_sign(std::string_view key) const {
-    return key == "swiglu" || key == "gated_linear_unit" || key == "normalization" ||
-           key == "position_embedding_type" || key == "use_rotary_position_embeddings" ||
-           contains(kActivations, key);
+  /// Keys that mean something only with others.
+  bool is_settled_together(std::string_view key) {
+    return contains(kWindowKeys, key) || contains(kDropoutKeys, key) ||
+           std::ranges::find(kBiasKeys, key, [](const auto& b) { return b.first; }) !=
+               std::end(kBiasKeys) ||
+           key == "attention_out_bias" || key == "multi_query" || key == "alibi" ||
+           key == "new_decoder_architecture" || key == "multi_query_attention" ||
+           key == "attn_type" || key == "learned_pos_emb" || (key == "num_ln_in_parallel_attn") ||
+           key == "group_query_attention";
   }
 
   bool refused(const Value::Entry& entry) {
@@ -396,20 +532,51 @@ class Adoption {
     if (key == "untie_embeddings_and_output_weights") return as(entry, "tie_embeddings", !yes);
     if (key == "share_embeddings_and_output_weights") return as(entry, "tie_embeddings", yes);
     if (key == "use_flash_attn") return as(entry, "flash_attention", yes);
+    if (key == "swiglu" || key == "gated_linear_unit") return as(entry, "gated_mlp", yes);
     if (key == "params_dtype" || key == "torch_dtype" || key == "dtype") return type(entry);
     if (key == "bf16" || key == "fp16") {
       if (yes) keep(entry, "precision", "mixed-" + key);
       return true;
     }
-    if (key == "group_query_attention") {
-      if (yes && number_of("num_query_groups") == 0)
-        diagnostics_.add_error(entry.key,
-                               "'group_query_attention: true' needs 'num_query_groups', too");
+    if (key == "use_rotary_position_embeddings") {
+      if (yes) keep(entry, "positions", "rotary");
       return true;
     }
-    // checked together with the heads, or the experts, at the end
-    return key == "head_dim" || key == "kv_channels" || key == "word_embed_proj_dim" ||
-           key.starts_with("moe_");
+    if (contains(kNormsOfQueries, key)) {
+      const bool wide = is_of("cohere") || is_of("cohere2") || is_of("stablelm");
+      if (yes) keep(entry, "qk_norm", wide ? "width" : "head");
+      return true;
+    }
+    if (key == "expansion_ratio") {
+      keep(entry, "ffn_hidden_size",
+           fmt::format("{:.0f}", std::atof(text.c_str()) * number_of("hidden_size")));
+      return true;
+    }
+    if (key == "intermediate_size" && is_of("qwen")) {  // of both of its matrices
+      keep(entry, "ffn_hidden_size", fmt::format("{:.0f}", std::atof(text.c_str()) / 2));
+      return true;
+    }
+    // The last is checked with the hidden size, others with the experts, at the end.
+    return meant(entry) || key == "word_embed_proj_dim" || key.starts_with("moe_");
+  }
+
+  /// A word for one of our choices.
+  bool meant(const Value::Entry& entry) {
+    const std::string& key = entry.key.text;
+    const auto of_key = [&](const Meaning& m) { return m.key == key; };
+    if (std::ranges::none_of(kMeanings, of_key)) return false;
+    // Megatron states learned ones beside the rotary ones, too.
+    if (key == "position_embedding_type" && is("use_rotary_position_embeddings", "true"))
+      return true;
+    const std::string word = fmt::format("|{}|", entry.value.text);
+    for (const Meaning& m : kMeanings)
+      if (of_key(m) && m.words.find(word) != m.words.npos) {
+        keep(entry, std::string(m.ours).c_str(), std::string(m.value));
+        return true;
+      }
+    diagnostics_.add_error(
+        entry.value, fmt::format("'{}: {}' is not modelled", key, printable(entry.value.text)));
+    return true;
   }
 
   bool as(const Value::Entry& entry, const char* key, bool value) {
@@ -433,6 +600,11 @@ class Adoption {
       diagnostics_.add_error(entry.value,
                              fmt::format("'{}' must be one of bfloat16, float16, float32, got '{}'",
                                          entry.key.text, printable(entry.value.text)));
+    } else if (precision == std::string_view("fp32") && entry.key.text != "params_dtype") {
+      notes_.push_back(
+          fmt::format("{}: {} float32 says how its weights are stored; mixed-bf16 is predicted "
+                      "(model.precision: fp32 for the other)",
+                      document_.source->name, entry.key.text));
     } else {
       keep(entry, "precision", precision);
     }
@@ -441,9 +613,10 @@ class Adoption {
 
   /// Does another key of the file say the same better?
   bool superseded(std::string_view key) const {
+    if (key == "max_seq_len" || key == "model_max_length")
+      return given("max_position_embeddings") != nullptr || given("seq_length") != nullptr;
     if (contains(kLongest, key)) return given("seq_length") != nullptr;
     if (key == "vocab_size") return given("padded_vocab_size") != nullptr;
-    if (key == "num_query_groups") return is("group_query_attention", "false");
     return false;
   }
 
@@ -473,21 +646,206 @@ class Adoption {
     if (!again) kept_.push_back(entry);
   }
 
-  // --- together
-  // -----------------------------------------------------------------------------------
+  // --- keys together
+  // ----------------------------------------------------------------------------
 
-  void check_heads() {
-    const double heads = number_of("num_attention_heads"), hidden = number_of("hidden_size");
-    for (const char* key : {"head_dim", "kv_channels"}) {
-      const double head = number_of(key);
-      if (head <= 0 || heads <= 0 || head * heads == hidden) continue;
-      diagnostics_.add_error(
-          given(key)->key, fmt::format("a {} other than hidden_size / heads is not modelled", key));
+  /// Adds a key that the file does not give, in the place of its type.
+  void add_default(const char* key, std::string_view text) {
+    const KeyRow* row = find_key("model", key);
+    const bool there = std::ranges::any_of(
+        kept_, [&](const Value::Entry& other) { return find_key("model", other.key.text) == row; });
+    if (there) return;
+    Value::Entry entry = origin_.value_or(Value::Entry{document_, document_});
+    for (Value* value : {&entry.key, &entry.value}) {
+      value->kind = Value::Kind::scalar;
+      value->entries.clear();
     }
-    const double projected = number_of("word_embed_proj_dim");
+    entry.key.text = key;
+    entry.value.text = text;
+    kept_.push_back(std::move(entry));
+  }
+
+  void check_projection() {
+    const double hidden = number_of("hidden_size"), projected = number_of("word_embed_proj_dim");
     if (projected > 0 && projected != hidden) {
       diagnostics_.add_error(given("word_embed_proj_dim")->key,
                              "a word_embed_proj_dim other than hidden_size is not modelled");
+    }
+  }
+
+  void drop(const char* key) {
+    const KeyRow* row = find_key("model", key);
+    std::erase_if(kept_,
+                  [&](const Value::Entry& e) { return find_key("model", e.key.text) == row; });
+  }
+
+  /// Which heads share keys and values, and what Falcon's two generations make of a layer.
+  void settle_heads() {
+    const bool newer = is("new_decoder_architecture", "true");
+    const bool usually_one = is_of("falcon") || is_of("gpt_bigcode");
+    const bool one = is("multi_query", "true") || is("attn_type", "multiquery_attention") ||
+                     (usually_one && !is("multi_query", "false"));
+    if (one && !newer) {
+      drop("num_query_groups");
+      add_default("num_query_groups", "1");
+    } else if (is("multi_query_attention", "false") || is("group_query_attention", "false") ||
+               (usually_one && !newer)) {
+      drop("num_query_groups");
+    } else if (is("group_query_attention", "true") && number_of("num_query_groups") == 0) {
+      diagnostics_.add_error(given("group_query_attention")->key,
+                             "'group_query_attention: true' needs 'num_query_groups', too");
+    }
+    if (is("alibi", "true")) add_default("positions", "alibi");
+    if (is_of("mpt") && !is("alibi", "true") && !is("rope", "true"))
+      add_default("positions", "learned");
+    if (is_of("falcon")) {
+      const bool parallel = newer || !is("parallel_attn", "false");
+      add_default("parallel_residual", parallel ? "true" : "false");
+      add_default("norms", parallel && !newer ? "1" : "2");
+    }
+    if (is_of("stablelm") && is("use_parallel_residual", "true")) add_default("norms", "1");
+    // The published 15B has an LM head of its own, the smaller ones do not; their files are alike.
+    if (is_of("starcoder2") && number_of("hidden_size") == 6144)
+      add_default("tie_embeddings", "false");
+  }
+
+  void settle_biases() {
+    Biases usual = Biases::none;
+    if (type_ != nullptr) {
+      const auto at = type_->facts.find("biases: ");
+      usual =
+          form_of(type_->facts.starts_with("family: llama") ? Family::llama : Family::gpt).biases;
+      if (at != type_->facts.npos) {
+        const std::string_view rest = type_->facts.substr(at + 8);
+        const auto* name = std::ranges::find(kBiasesNames, rest.substr(0, rest.find(',')));
+        usual = static_cast<Biases>(name - std::begin(kBiasesNames));
+      }
+    } else {
+      usual = Biases::all;
+    }
+    LayerForm form;
+    form.biases = usual;
+    bool qkv = form.has_qkv_biases(), output = form.has_projection_bias();
+    bool mlp = form.has_mlp_biases(), said = false;
+    const auto say = [&](std::string_view which, bool yes) {
+      said = true;
+      if (which == "qkv" || which == "attention" || which == "all") qkv = yes;
+      if (which == "attention" || which == "all") output = yes;
+      if (which == "mlp" || which == "all") mlp = yes;
+    };
+    for (const bool all : {true, false}) {  // what all have first, what some have then
+      for (const auto& [key, which] : kBiasKeys) {
+        const Value::Entry* entry = given(key);
+        const bool is_all = which.ends_with("all");
+        if (entry == nullptr || is_all != all || (key == "no_bias" && is_of("qwen"))) continue;
+        const bool yes = (entry->value.text == "true") != which.starts_with('!');
+        say(is_all ? "all" : !which.empty() ? which : type_ ? type_->bias : "attention", yes);
+        if (is_all && is_of("mpt") && yes) add_default("norm", "layer");
+      }
+    }
+    if (is("attention_out_bias", "false")) output = false;
+    if (!said) return;
+    const Biases biases = mlp && qkv      ? Biases::all
+                          : mlp           ? Biases::mlp
+                          : qkv && output ? Biases::attention
+                          : qkv           ? Biases::qkv
+                                          : Biases::none;
+    add_default("biases", kBiasesNames[static_cast<std::size_t>(biases)]);
+  }
+
+  void settle_dropout() {
+    bool said = false, some = false;
+    for (const std::string_view key : kDropoutKeys) {
+      const Value::Entry* entry = given(key);
+      said = said || entry != nullptr;
+      some = some || (entry != nullptr && is_positive(entry->value));
+    }
+    if (said) add_default("dropout", some ? "true" : "false");
+  }
+
+  /// Layers that are listed by name: how many of them attend to everything.
+  std::optional<int> listed_full_layers() {
+    const Value::Entry* types = given("layer_types");
+    if (types == nullptr || types->value.kind != Value::Kind::list) return std::nullopt;
+    int full = 0;
+    for (const Value& type : types->value.items) {
+      if (type.text == "full_attention") ++full;
+      if (type.text == "full_attention" || type.text == "sliding_attention") continue;
+      diagnostics_.add_error(type,
+                             fmt::format("layers of '{}' are not modelled", printable(type.text)));
+    }
+    return full;
+  }
+
+  void settle_window() {
+    const int layers = static_cast<int>(number_of("num_layers"));
+    const std::optional<int> full = listed_full_layers();
+    const Value::Entry* window = given("sliding_window");
+    // Qwen's layers from max_window_layers on have a window, where there is one at all.
+    const bool none =
+        is("use_sliding_window", "false") ||
+        (given("use_sliding_window") != nullptr && given("max_window_layers") != nullptr &&
+         number_of("max_window_layers") >= layers) ||
+        (full && *full == layers);
+    no_window_ = none || (document_.find("sliding_window") != nullptr && window == nullptr);
+    if (window == nullptr || no_window_ || !is_positive(window->value)) return;
+    keep(*window);
+    const Value::Entry* pattern = given("sliding_window_pattern");
+    if (full) {
+      no_pattern_ = *full == 0;
+      if (*full > 0) add_default("full_attention_every", std::to_string(layers / *full));
+    } else if (pattern != nullptr) {  // a number, or text such as LLLG
+      const auto number = std::atof(pattern->value.text.c_str());
+      add_default("full_attention_every",
+                  number > 0 ? pattern->value.text : std::to_string(pattern->value.text.size()));
+    }
+  }
+
+  /// The facts of its type; of what has none, a llama if it has all that makes one.
+  void settle_family() {
+    const auto has = [&](std::string_view key, std::string_view text) {
+      return std::ranges::any_of(
+          kept_, [&](const Value::Entry& e) { return e.key.text == key && e.value.text == text; });
+    };
+    if (!extra_parameters_.empty()) add_default("extra_parameters", extra_parameters_);
+    if (type_ == nullptr) {
+      const bool gated = has("gated_mlp", "true");
+      if (gated && number_of("ffn_hidden_size") == 0)
+        diagnostics_.add_error(document_, "a gated MLP ('swiglu') needs 'ffn_hidden_size', too");
+      if (gated && has("norm", "rms") && has("positions", "rotary")) add_default("family", "llama");
+      return;
+    }
+    if (by_keys_ && !unknown_.empty()) {
+      diagnostics_.add_error(
+          origin_->value,
+          fmt::format("the model_type '{}' is not known, and not all of its keys are: {}",
+                      printable(origin_->value.text), listed(unknown_)));
+    }
+    each_fact(type_->facts, [&](const std::string& key, std::string_view value) {
+      const bool of_window = key == "full_attention_every";
+      if (!of_window || (!no_window_ && !no_pattern_)) add_default(key.c_str(), value);
+    });
+    std::vector<std::string> defaults;
+    each_fact(type_->sizes, [&](const std::string& key, std::string_view value) {
+      const auto before = kept_.size();
+      if (key != "sliding_window" || !no_window_) add_default(key.c_str(), value);
+      if (kept_.size() > before) defaults.push_back(fmt::format("{}: {}", key, value));
+    });
+    if (!defaults.empty())
+      notes_.push_back(fmt::format("{}: not said, so as {} has it: {}", document_.source->name,
+                                   type_->name, fmt::join(defaults, ", ")));
+    // Without a window there is no pattern of it.
+    if (std::ranges::none_of(kept_,
+                             [](const Value::Entry& e) { return e.key.text == "sliding_window"; }))
+      drop("full_attention_every");
+  }
+
+  /// Calls with each key and value of "key: value, key: value".
+  static void each_fact(std::string_view facts, auto&& call) {
+    while (!facts.empty()) {
+      const auto end = std::min(facts.find(", "), facts.size()), colon = facts.find(": ");
+      call(std::string(facts.substr(0, colon)), facts.substr(colon + 2, end - colon - 2));
+      facts.remove_prefix(std::min(facts.size(), end + 2));
     }
   }
 
@@ -508,8 +866,10 @@ class Adoption {
   Value& document_;
   Diagnostics& diagnostics_;
   std::vector<std::string>& notes_;
-  std::vector<Sign> signs_;
-  std::optional<Value::Entry> family_entry_;
+  const ForeignType* type_ = nullptr;
+  std::optional<Value::Entry> origin_;  ///< where the file says its type
+  bool by_keys_ = false, no_window_ = false, no_pattern_ = false;
+  std::string missing_, extra_parameters_;
   std::vector<Value::Entry> kept_;
   std::vector<std::string> meaningless_, unknown_;
 };
@@ -520,26 +880,20 @@ std::vector<std::string> take_out_experts(Value& document) {
   const double width = width_of_experts(document);
   if (experts_of(document) == nullptr || width == 0) return {};
   std::vector<std::string> missing;
-  const double heads = first_of(document, {"num_attention_heads"});
-  const double hidden = first_of(document, {"hidden_size"});
-  bool gated = false, usually_gated = false, plain = false;
+  bool gated = false;
+  std::string sibling;
   std::erase_if(document.entries, [&](const Value::Entry& entry) {
     const std::string& key = entry.key.text;
     gated = gated || (contains(kActivations, key) && contains(kGated, entry.value.text)) ||
             (key == "swiglu" && is_positive(entry.value));
-    plain = plain || (contains(kActivations, key) && contains(kPlain, entry.value.text));
-    usually_gated =
-        usually_gated || (key == "model_type" && contains(kGatedMixtures, entry.value.text));
+    if (key == "model_type") sibling = dense_sibling(entry.value.text);
     const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
-    const char* why = beyond != std::end(kBeyondUs) ? beyond->second : nullptr;
-    const bool head = key == "head_dim" || key == "kv_channels";
-    if (head && std::atof(entry.value.text.c_str()) * heads != hidden)
-      why = "heads are hidden_size / num_attention_heads wide here";
-    if (why == nullptr)
+    if (beyond == std::end(kBeyondUs))
       return key.starts_with("moe_") || key == "intermediate_size" || key == "ffn_hidden_size" ||
              key == "model_type";
     if (is_positive(entry.value))
-      missing.push_back(fmt::format("{} {}: {}", printable(key), printable(entry.value.text), why));
+      missing.push_back(
+          fmt::format("{} {}: {}", printable(key), printable(entry.value.text), beyond->second));
     return true;
   });
   const auto add = [&](const char* key, std::string text) {
@@ -551,7 +905,7 @@ std::vector<std::string> take_out_experts(Value& document) {
     entry.value.text = std::move(text);
     document.entries.push_back(std::move(entry));
   };
-  add("model_type", gated || (usually_gated && !plain) ? "llama" : "gpt2");
+  add("model_type", !sibling.empty() ? sibling : gated ? "llama" : "gpt2");
   add("intermediate_size", fmt::format("{:.0f}", width));
   return missing;
 }

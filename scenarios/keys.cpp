@@ -217,7 +217,7 @@ const std::vector<KeyRow>& table() {
       {"model", "vocab_size", T::integer, "rows of the embedding, padding included", 1,
        "padded_vocab_size"},
       {"model", "seq_length", T::integer, "tokens per sample", 1,
-       "max_position_embeddings|n_positions|n_ctx"},
+       "max_position_embeddings|n_positions|n_ctx|max_seq_len|model_max_length"},
       {"model", "gated_mlp", T::boolean,
        "an MLP of three matrices (SwiGLU, GeGLU) instead of two; default: only for llama"},
       {"model", "norm", T::choice, "default layer, of llama rms",

@@ -7,6 +7,8 @@
 #include "scenarios/resolve.hpp"
 #include "scenarios/stack_parts.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -131,16 +133,25 @@ TransformerSpec load_model(const std::string& name) {
   return model;
 }
 
-TransformerSpec nearest_model(const std::string& path, std::vector<std::string>& missing) {
+NearestModel nearest_model(const std::string& path) {
   Value document = load_document(path);
-  missing = take_out_experts(document);
+  NearestModel nearest;
+  nearest.left_out = take_out_experts(document);
   Diagnostics diagnostics;
-  std::vector<std::string> notes;
-  if (document.kind == Value::Kind::map) adopt_foreign_model(document, diagnostics, notes);
+  if (document.kind == Value::Kind::map) adopt_foreign_model(document, diagnostics, nearest.notes);
   const Section section(document, "model", diagnostics);
-  TransformerSpec model = read_transformer(section);
+  nearest.model = read_transformer(section);
   diagnostics.throw_if_any();
-  return model;
+  if (!nearest.left_out.empty()) nearest.missing = kWithoutExperts;
+  for (const char* part : {"multi-latent attention", "multi-token prediction"}) {
+    const auto says = [&](const std::string& line) { return line.find(part) != line.npos; };
+    if (std::ranges::any_of(nearest.left_out, says))
+      nearest.missing = fmt::format("{}, {}", part, nearest.missing);
+  }
+  if (const auto also = section.text("missing"))
+    nearest.missing =
+        nearest.missing.empty() ? *also : fmt::format("{}, {}", nearest.missing, *also);
+  return nearest;
 }
 
 Cluster load_cluster(const std::string& name) { return load_cluster(name, name); }

@@ -160,9 +160,15 @@ std::vector<std::string> shipped_names(const std::string& folder);
 TransformerSpec load_model(const std::string& name);
 /// What a dense model in place of a mixture of experts leaves out (model.missing).
 inline constexpr const char* kWithoutExperts = "the other experts' weights, routing and all-to-all";
-/// Of another tool's file of a model: that, or where it is a mixture of experts the nearest dense
-/// model, with a line in `missing` for each key that it leaves out. Throws InputError.
-TransformerSpec nearest_model(const std::string& path, std::vector<std::string>& missing);
+/// Another tool's model, or where that is a mixture of experts the nearest dense one.
+struct NearestModel {
+  TransformerSpec model;
+  std::vector<std::string> left_out;  ///< a line for each key that a dense model leaves out
+  std::string missing;                ///< model.missing: what the real model has more
+  std::vector<std::string> notes;     ///< of what the file says
+};
+/// Returns what a file of Hugging Face's or Megatron's says. Throws InputError.
+NearestModel nearest_model(const std::string& path);
 DeviceSpec load_device(const std::string& name);
 StackSpec load_stack(const std::string& name);
 Cluster load_cluster(const std::string& name);

@@ -83,8 +83,10 @@ class Completeness {
       source_.report(first,
                      fmt::format("stage {} has no F of microbatch {}", stage, listed(forwards)));
     if (!backwards.empty() && backwards_) {
-      source_.report(first, fmt::format("stage {} has no B, and no I, of microbatch {}", stage,
-                                        listed(backwards)));
+      source_.report(first,
+                     fmt::format("stage {} has no {} of microbatch {}", stage,
+                                 source_.has_older_words() ? "BW, and no B," : "B, and no I,",
+                                 listed(backwards)));
     }
   }
 
@@ -93,15 +95,19 @@ class Completeness {
     const Action a = source_[id];
     if (a.kind == ActionKind::backward_input &&
         source_.find(ActionKind::backward_weight, a.stage, a.microbatch) == kNoAction) {
-      source_.report(id,
-                     fmt::format("'{}' has no '{}W{}'; without I and W apart it is '{}B{}'",
-                                 source_.name(id), a.stage, a.microbatch, a.stage, a.microbatch));
+      source_.report(
+          id,
+          fmt::format("'{}' has no '{}W{}'; without {} and W apart it is '{}'", source_.name(id),
+                      a.stage, a.microbatch, source_.has_older_words() ? "B" : "I",
+                      source_.name({ActionKind::backward, false, a.stage, a.microbatch})));
     }
     if (a.kind != ActionKind::backward_weight) return;
     const ActionId input = source_.backward(a.stage, a.microbatch);
     if (input == kNoAction || source_[input].kind != ActionKind::backward_input) {
-      source_.report(id, fmt::format("'{}' has no '{}I{}' that goes with it", source_.name(id),
-                                     a.stage, a.microbatch));
+      source_.report(
+          id,
+          fmt::format("'{}' has no '{}' that goes with it", source_.name(id),
+                      source_.name({ActionKind::backward_input, false, a.stage, a.microbatch})));
     }
   }
 
@@ -328,6 +334,10 @@ ImportedSchedule read_torch_csv(std::string_view text, const std::string& origin
   out.microbatches = source.microbatches();
   out.communicates = source.communicates();
   out.warnings = messages.warnings;
+  if (source.has_older_words())
+    out.warnings.push_back(
+        "read with the words of PyTorch 2.5: B is the input's half of a backward, W the weights', "
+        "BW both");
   for (ActionId id = 0; id < source.size(); ++id) {
     out.full_backward = out.full_backward || source[id].kind == ActionKind::backward;
     out.split_backward = out.split_backward || source[id].kind == ActionKind::backward_input;

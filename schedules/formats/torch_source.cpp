@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMostStages = 65535, kMostMicrobatches = 1U << 30;
 constexpr std::string_view kOverlap = "OVERLAP_F_B";
+constexpr std::string_view kBoth = "BW";
 
 std::vector<std::string> kinds() { return {std::begin(kActionNames), std::end(kActionNames)}; }
 
@@ -87,7 +88,39 @@ TorchSource::TorchSource(std::string_view text, std::string origin) : origin_(st
   }
   for (std::uint32_t row = 0; row < lines_.size(); ++row) read_row(lines_[row], row);
   begin_.push_back(size());
+  settle_words();
   index();
+}
+
+void TorchSource::settle_words() {
+  const auto has = [&](ActionKind kind) {
+    return std::ranges::find(actions_, kind, &Action::kind) != actions_.end();
+  };
+  if (has(ActionKind::backward_input)) {
+    for (ActionId id = 0; id < size(); ++id)
+      if (spots_[id].both)
+        report(id, fmt::format("a whole backward is '{}' in a table whose input's halves are I",
+                               name(id)));
+    return;
+  }
+  older_ = has(ActionKind::backward_weight) ||
+           std::ranges::find(spots_, true, &Spot::both) != spots_.end();
+  if (!older_) return;
+  ActionId id = 0;
+  for (ActionRow& row : table_.rows) {
+    for (Action& action : row) {
+      if (action.kind == ActionKind::bubble) continue;
+      if (action.kind == ActionKind::backward && !spots_[id].both)
+        actions_[id].kind = action.kind = ActionKind::backward_input;
+      ++id;
+    }
+  }
+}
+
+std::string TorchSource::name(const Action& action) const {
+  if (!older_ || !is_backward(action.kind)) return to_string(action);
+  return fmt::format("{}{}{}", action.stage, action.kind == ActionKind::backward ? kBoth : "B",
+                     action.microbatch);
 }
 
 void TorchSource::read_row(std::string_view line, std::uint32_t row) {
@@ -99,7 +132,8 @@ void TorchSource::read_row(std::string_view line, std::uint32_t row) {
     const std::string_view cell = line.substr(from, end - from);
     const std::string_view word = trimmed(cell);
     const auto before = static_cast<std::size_t>(word.data() - cell.data());
-    read_cell(word, {row, column + characters(cell.substr(0, before)), characters(word)});
+    read_cell(word, {row, column + characters(cell.substr(0, before)), characters(word),
+                     word.find(kBoth) != word.npos});
     column += characters(cell) + 1;
     from = end + 1;
   }
@@ -127,8 +161,8 @@ void TorchSource::read_pair(std::string_view cell, Spot at) {
   const auto part = [&](std::size_t from, std::size_t to) {
     const std::string_view word = trimmed(cell.substr(from, to - from));
     const auto before = static_cast<std::size_t>(word.data() - cell.data());
-    return std::pair(
-        word, Spot{at.row, at.column + characters(cell.substr(0, before)), characters(word)});
+    return std::pair(word, Spot{at.row, at.column + characters(cell.substr(0, before)),
+                                characters(word), word.find(kBoth) != word.npos});
   };
   const auto [first_word, first_at] = part(1, middle);
   const auto [second_word, second_at] = part(middle + 1, close);
@@ -157,7 +191,7 @@ std::optional<Action> TorchSource::read_action(std::string_view word, Spot at) {
   if (!stage) return refuse(fmt::format("has a stage beyond {}", kMostStages - 1));
   action.stage = *stage;
   const std::string_view kind = take_while(rest, is_word);
-  const auto* known = std::ranges::find(kActionNames, kind);
+  const auto* known = std::ranges::find(kActionNames, kind == kBoth ? kActionNames[1] : kind);
   if (known == std::end(kActionNames)) {
     return refuse(fmt::format("has an unknown kind '{}'; one of {}{}", kind,
                               fmt::join(kActionNames, ", "), did_you_mean(kind, kinds())));

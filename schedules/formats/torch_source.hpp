@@ -71,7 +71,12 @@ class TorchSource {
   std::uint32_t microbatches() const { return microbatches_; }
   bool communicates() const { return communicates_; }
 
-  std::string name(ActionId id) const { return to_string(actions_[id]); }
+  /// Are its words those of PyTorch 2.5, in which B is the input's half and BW the whole backward?
+  bool has_older_words() const { return older_; }
+
+  /// As its file writes it.
+  std::string name(const Action& action) const;
+  std::string name(ActionId id) const { return name(actions_[id]); }
   /// "line 2, column 7".
   std::string place(ActionId id) const;
   /// At the action.
@@ -84,12 +89,15 @@ class TorchSource {
  private:
   struct Spot {
     std::uint32_t row, column, length;
+    bool both = false;  ///< a whole backward that is written BW
   };
   void read_row(std::string_view line, std::uint32_t row);
   void read_cell(std::string_view cell, Spot at);
   void read_pair(std::string_view cell, Spot at);
   std::optional<Action> read_action(std::string_view word, Spot at);
   void add_action(const Action& action, Spot at);
+  /// Tells which words they are, and gives B of older ones its meaning.
+  void settle_words();
   void index();
   void report_at(const Spot& at, const std::string& message);
 
@@ -101,7 +109,7 @@ class TorchSource {
   std::vector<ActionId> begin_;
   std::unordered_map<std::uint64_t, ActionId> index_;
   std::uint32_t stages_ = 0, microbatches_ = 0;
-  bool communicates_ = false;
+  bool communicates_ = false, older_ = false;
   TorchFindings findings_;
 };
 

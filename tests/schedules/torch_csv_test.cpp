@@ -3,8 +3,10 @@
 #include "schedules/formats/torch_reader.hpp"
 #include "tests/schedules/recorded.hpp"
 #include "tests/effort.hpp"
+#include "tests/shared.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 
 namespace penstock::torch_csv_test {
@@ -59,7 +61,14 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"NoBackward", "0F0,0F1,0B1\n", "stage 0 has no B, and no I, of microbatch 0"},
         Wrong{"NoForward", "0F0,0B0,0B1\n", "stage 0 has no F of microbatch 1"},
         Wrong{"NoWeight", "0F0,0I0\n", "'0I0' has no '0W0'; without I and W apart it is '0B0'"},
-        Wrong{"NoInput", "0F0,0B0,0W0\n", "'0W0' has no '0I0' that goes with it"},
+        Wrong{"NoInput", "0F0,0B0,0W0,0F1,0I1,0W1\n", "'0W0' has no '0I0' that goes with it"},
+        Wrong{"OlderNoWeight", "0F0,0BW0,0F1,0B1\n",
+              "'0B1' has no '0W1'; without B and W apart it is '0BW1'"},
+        Wrong{"OlderNoInput", "0F0,0BW0,0F1,0B1,0W1,0W0\n", "'0W0' has no '0B0' that goes with it"},
+        Wrong{"OlderNoBackward", "0F0,0BW0,0F1\n", "has no BW, and no B, of microbatch 1"},
+        Wrong{"OlderAndNewer", "0F0,0BW0,0F1,0I1,0W1\n",
+              "t.csv:1:5: a whole backward is '0B0' in a table whose input's halves are I"},
+        Wrong{"OlderBoth", "0F0,0B0,0BW0,0W0\n", "'0BW0' stands beside '0B0' of line 1, column 5"},
         Wrong{"ForwardsOnly", "0F0,0F1\n", "the table has forwards only"},
         Wrong{"StageGap", "0F0,0B0\n2F0,2B0\n",
               "t.csv:2:1: '2F0' is of stage 2, but there is no stage 1;"},
@@ -76,6 +85,33 @@ INSTANTIATE_TEST_SUITE_P(
               "30F30,31F31,32F32,33F33,34F34,35F35,36F36,37F37,38F38,39F39,40F40,41F41,42F42\n",
               "the table has 43 actions, too few for 43 stages and 43 microbatches"}),
     [](const auto& instance) { return instance.param.name; });
+
+TEST(TorchCsv, OlderWordsAreToldFromTheWholeTable) {
+  // Two devices, of which the first has whole backwards: as PyTorch 2.5 writes them, and today.
+  const std::pair<const char*, const char*> kSame[] = {
+      {"0F0,0F1,0BW0,0BW1\n1F0,1B0,1F1,1W0,1B1,1W1\n",
+       "0F0,0F1,0B0,0B1\n1F0,1I0,1F1,1W0,1I1,1W1\n"},
+      {"0F0,0B0,0W0\n1F0,1B0,1W0\n", "0F0,0I0,0W0\n1F0,1I0,1W0\n"},
+      {"0F0,0F1,0BW0,0BW1\n1F0,(1F1;1BW0)OVERLAP_F_B,,1BW1\n",
+       "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,,1B1\n"}};
+  for (const auto& [older, newer] : kSame) {
+    const ImportedSchedule a = read_torch_csv(older, "a.csv"), b = read_torch_csv(newer, "b.csv");
+    EXPECT_EQ(to_csv(a.table), to_csv(b.table));
+    EXPECT_EQ(a.split_backward, b.split_backward);
+    ASSERT_EQ(a.warnings.size(), 1) << older;
+    EXPECT_NE(a.warnings[0].find("PyTorch 2.5"), std::string::npos);
+    EXPECT_TRUE(b.warnings.empty());
+  }
+}
+
+TEST(TorchCsv, TheSharedTableOfOlderWordsIsRead) {
+  const auto path = shared_folder() / "cases" / "zb-old-tokens.csv";
+  SKIP_WITHOUT_SHARED(path);
+  std::ifstream in(path);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const ImportedSchedule s = read_torch_csv(text, "zb.csv");
+  EXPECT_EQ(to_csv(s.table), "0F0,0F1,0B0,0B1\n1F0,1I0,1F1,1W0,1I1,1W1\n");
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Orders, WrongTable,

@@ -1,0 +1,207 @@
+// Configurations of Hugging Face's models have the parameters that were published, to 0.05 %; what
+// is no dense decoder is refused, or a stand-in that says what is missing.
+#include "base/json.hpp"
+#include "models/shape_keys.hpp"
+#include "scenarios/file_import.hpp"
+#include "scenarios/scenario.hpp"
+#include "tests/shared.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+namespace penstock::foreign_test {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A file of its own for a text, gone at the end.
+class File {
+ public:
+  explicit File(const std::string& text) {
+    path_ = fs::temp_directory_path() / fmt::format("foreign-{}-{}.json", ::getpid(), ++count_);
+    std::ofstream(path_) << text;
+  }
+  ~File() { fs::remove(path_); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  static inline int count_ = 0;
+  fs::path path_;
+};
+
+NearestModel read(const std::string& text) { return nearest_model(File(text).path()); }
+
+std::string refused(const std::string& text) {
+  try {
+    read(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void expect_published(const TransformerSpec& model, double published, const std::string& name) {
+  EXPECT_NEAR(static_cast<double>(model.parameters()) / published, 1, 0.0005)
+      << name << ": " << model.parameters() << ", not " << published;
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(ForeignModels, HaveTheirPublishedParameters) {
+  const char* source = std::getenv("PENSTOCK_SOURCE");
+  const fs::path path =
+      fs::path(source != nullptr ? source : ".") / "tests/scenarios/foreign/published.json";
+  const Json models = Json::parse(text_of(path));
+  EXPECT_GT(models.size(), 30);
+  for (const auto& [name, model] : models.items())
+    expect_published(read(model["config"].dump()).model, model["parameters"].get<double>(), name);
+}
+
+struct SharedModel {
+  const char* name;
+  double parameters;
+};
+
+TEST(ForeignModels, TheSharedDenseOnesHaveTheirPublishedParameters) {
+  const fs::path folder = shared_folder() / "cases" / "hf";
+  SKIP_WITHOUT_SHARED(folder);
+  for (const SharedModel& m :
+       std::initializer_list<SharedModel>{{"qwen3-8b", 8'190'735'360},
+                                          {"olmo-2-7b", 7'298'617'344},
+                                          {"phi-4", 14'659'507'200},
+                                          {"mistral-nemo-12b", 12'247'782'400},
+                                          {"gemma-2-9b", 9'241'705'984},
+                                          {"gemma-3-27b", 27'432'406'640},
+                                          {"gpt-neox-20b", 20'554'567'680},
+                                          {"falcon-7b", 6'921'720'704},
+                                          {"starcoder2-15b", 15'957'889'024},
+                                          {"bloom-7b1", 7'069'016'064},
+                                          {"command-r", 34'980'831'232},
+                                          {"gpt2-xl", 1'557'611'200},
+                                          {"mistral-7b-v0.1", 7'241'732'096}}) {
+    const NearestModel nearest = nearest_model((folder / (m.name + std::string(".json"))).string());
+    expect_published(nearest.model, m.parameters, m.name);
+    EXPECT_TRUE(nearest.left_out.empty()) << m.name;
+  }
+}
+
+TEST(ForeignModels, TheSharedMixturesSayWhatIsMissing) {
+  const fs::path folder = shared_folder() / "cases" / "hf";
+  SKIP_WITHOUT_SHARED(folder);
+  for (const char* name : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v3"}) {
+    const NearestModel nearest = nearest_model((folder / (name + std::string(".json"))).string());
+    EXPECT_NE(nearest.missing.find("experts"), std::string::npos) << name;
+    const bool latent = std::string(name) == "deepseek-v3";
+    for (const char* part : {"multi-latent attention", "multi-token prediction"})
+      EXPECT_EQ(nearest.missing.find(part) != std::string::npos, latent) << name << nearest.missing;
+  }
+}
+
+/// The keys of a small llama, with others.
+std::string llama(const std::string& more, const std::string& type = "llama") {
+  return fmt::format(
+      R"({{"model_type": "{}", "hidden_act": "silu", "rms_norm_eps": 1e-5, "hidden_size": 1024,
+          "intermediate_size": 2816, "num_hidden_layers": 24, "num_attention_heads": 16,
+          "num_key_value_heads": 4, "vocab_size": 32000, "max_position_embeddings": 4096{}}})",
+      type, more);
+}
+
+TEST(ForeignModels, AWindowIsKeptWhereItIsUsed) {
+  const auto window = [](const std::string& more, const std::string& type = "mistral") {
+    const TransformerSpec m = read(llama(more, type)).model;
+    return std::pair(m.sliding_window.value_or(0), m.full_attention_every.value_or(0));
+  };
+  using Pair = std::pair<std::int64_t, int>;
+  EXPECT_EQ(window(R"(, "sliding_window": 1024)"), Pair(1024, 0));
+  EXPECT_EQ(window(R"(, "sliding_window": null)"), Pair(0, 0));
+  const char* const off = R"(, "use_sliding_window": false, "sliding_window": 1024)";
+  EXPECT_EQ(window(off, "qwen2"), Pair(0, 0));
+  EXPECT_EQ(window(R"(, "use_sliding_window": true, "sliding_window": 64, "max_window_layers": 24)",
+                   "qwen2"),
+            Pair(0, 0));
+  EXPECT_EQ(window(R"(, "sliding_window": 64)", "gemma2"), Pair(64, 2));
+  EXPECT_EQ(window(R"(, "sliding_window": 64, "sliding_window_pattern": "LLLG")", "exaone4"),
+            Pair(64, 4));
+  std::string layers;
+  for (int i = 0; i < 24; ++i)
+    layers += fmt::format("{}\"{}_attention\"", i > 0 ? ", " : "", i % 4 == 3 ? "full" : "sliding");
+  EXPECT_EQ(window(fmt::format(R"(, "sliding_window": 64, "layer_types": [{}])", layers), "olmo3"),
+            Pair(64, 4));
+  EXPECT_NE(refused(llama(R"(, "layer_types": ["linear_attention"])")).find("'linear_attention'"),
+            std::string::npos);
+}
+
+TEST(ForeignModels, BiasesAreThoseThatItsKeysSay) {
+  const auto biases = [](const std::string& more, const std::string& type = "llama") {
+    return kBiasesNames[static_cast<std::size_t>(read(llama(more, type)).model.form().biases)];
+  };
+  EXPECT_EQ(biases(""), "none");
+  EXPECT_EQ(biases(R"(, "attention_bias": true)"), "attention");
+  EXPECT_EQ(biases(R"(, "attention_bias": true, "mlp_bias": true)"), "all");
+  EXPECT_EQ(biases("", "qwen2"), "qkv");
+  EXPECT_EQ(biases(R"(, "attention_bias": true)", "glm4"), "qkv");
+  EXPECT_EQ(biases(R"(, "use_qkv_bias": true)", "stablelm"), "qkv");
+  EXPECT_EQ(biases(R"(, "use_bias": false)", "starcoder2"), "none");
+}
+
+TEST(ForeignModels, AnUnknownTypeIsTakenByItsKeysWhereAllAreKnown) {
+  const NearestModel taken = read(llama("", "novelty"));
+  EXPECT_EQ(taken.model.family, Family::llama);
+  ASSERT_FALSE(taken.notes.empty());
+  EXPECT_NE(taken.notes[0].find("'novelty' is not known; all of its keys are a llama's"),
+            std::string::npos);
+  EXPECT_NE(refused(llama(R"(, "hyper_gate": 3)", "novelty")).find("hyper_gate"),
+            std::string::npos);
+  const std::string gelu = R"({"model_type": "novelty", "hidden_act": "gelu", "hidden_size": 8})";
+  EXPECT_NE(refused(gelu).find("'novelty' is not known (known: gpt2"), std::string::npos);
+}
+
+TEST(ForeignModels, WhatIsNoDenseDecoderIsRefused) {
+  for (const auto& [text, why] : std::initializer_list<std::pair<std::string, const char*>>{
+           {R"({"model_type": "t5", "d_model": 512})", "an encoder-decoder"},
+           {R"({"model_type": "mamba", "hidden_size": 512})", "a state-space or hybrid model"},
+           {llama(R"(, "state_size": 16)"), "state-space models are not modelled"},
+           {llama(R"(, "is_encoder_decoder": true)"), "encoder-decoder models are not modelled"},
+           {R"({"hidden_act": "silu", "hidden_size": 64})", "without a 'model_type'"}})
+    EXPECT_NE(refused(text).find(why), std::string::npos) << text << refused(text);
+}
+
+TEST(ForeignModels, AVisionEncoderIsCountedOrMissing) {
+  const std::string vision = R"(, "vision_config": {"model_type": "other_vision"})";
+  const NearestModel other = read(llama(vision));
+  EXPECT_EQ(other.missing, "the vision encoder");
+  EXPECT_FALSE(other.model.extra_parameters);
+}
+
+TEST(ForeignModels, KeysWithoutAMeaningTakeOneShortLineAndSlipsAreNamed) {
+  const NearestModel m = read(llama(
+      R"(, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.02, "rope_theta": 1e4,
+         "num_key_value_head": 8)"));
+  ASSERT_EQ(m.notes.size(), 2);
+  EXPECT_NE(m.notes[0].find("5 of its keys change nothing that is predicted"), std::string::npos);
+  EXPECT_NE(m.notes[1].find("num_key_value_head (did you mean 'num_key_value_heads'?)"),
+            std::string::npos);
+}
+
+TEST(ForeignModels, AnImportHasEveryFact) {
+  const std::string text = llama(R"(, "sliding_window": 64, "head_dim": 128)", "gemma2");
+  const File file(text);
+  const NearestModel nearest = nearest_model(file.path());
+  const std::string scenario = import_model(file.path()) + "";
+  const File imported("");
+  std::ofstream(imported.path() + ".yaml") << scenario;
+  const TransformerSpec again = load_model(imported.path() + ".yaml");
+  fs::remove(imported.path() + ".yaml");
+  EXPECT_EQ(shape_keys(again), shape_keys(nearest.model));
+  EXPECT_EQ(again.form().norms, 4);
+  EXPECT_EQ(again.sliding_window, 64);
+}
+
+}  // namespace
+}  // namespace penstock::foreign_test
