@@ -282,7 +282,8 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"model",
          "NAME",
-         "of Megatron's JOB: a model or its file, which gives the sizes that flags leave out",
+         "of Megatron's or torchtitan's JOB: a model or its file, which gives the sizes that it "
+         "leaves out",
          {},
          false,
          {}},

@@ -1,12 +1,16 @@
 #include "scenarios/config_import.hpp"
 
 #include "base/error.hpp"
+#include "models/shape_keys.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/documents.hpp"
 #include "scenarios/import_notes.hpp"
 #include "scenarios/job_cluster.hpp"
+#include "scenarios/scenario.hpp"
+#include "scenarios/torchtitan_flavors.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -27,6 +31,7 @@ struct Division {
   std::int64_t microbatch_size = 1, batch = 1, accumulation_steps = 1;
   bool sequence_parallel = false, distributed_optimizer = false;
   std::string schedule = "1f1b", recompute = "none", stack{};
+  std::int64_t recomputed_layers = 0;  ///< of a stage, where not all are
   bool balanced = false;
 };
 
@@ -42,6 +47,8 @@ std::string text_of(const Division& d, const std::string& cluster) {
   if (d.width > 1 && d.distributed_optimizer) out += "  distributed_optimizer: true\n";
   out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
                      d.microbatch_size, d.batch, d.recompute);
+  if (d.recomputed_layers > 0)
+    out += fmt::format("  recompute_method: block\n  recompute_layers: {}\n", d.recomputed_layers);
   if (d.accumulation_steps > 1)
     out += fmt::format("  accumulation_steps: {}\n", d.accumulation_steps);
   return d.balanced && d.stages > 1 ? out + "  split: balanced\n" : out;
@@ -88,6 +95,8 @@ constexpr std::string_view kNanotronIgnoredBeginnings[] = {
     "model.model_config.hidden_act",
     "model.model_config.init",
     "model.model_config.is_",
+    "model.model_config._",
+    "model.model_config.z_loss",
     "model.model_config.rms_",
     "model.model_config.rope",
     "model.model_config.use_cache",
@@ -95,9 +104,10 @@ constexpr std::string_view kNanotronIgnoredBeginnings[] = {
 constexpr UnmodelledOption kNanotronUnmodelled[] = {
     {"parallelism.tp_linear_async_communication", kNoTensorOverlap},
     {"parallelism.tp_recompute_allgather", "the repeated all-gather is not modelled"},
-    {"parallelism.expert_parallel_size", kNoExperts},
-    {"parallelism.moe", kNoExperts},
-    {"model.model_config.moe", kNoExperts},
+    {"parallelism.expert_parallel_size", kNoExperts, kWithoutExperts, Leaves::more, "1"},
+    {"parallelism.moe", kNoExperts, kWithoutExperts, Leaves::more},
+    {"model.model_config.moe", kNoExperts, kWithoutExperts, Leaves::more},
+    {"model.model_config.num_experts", kNoExperts, kWithoutExperts, Leaves::more},
     {"model.model_config.pretraining_tp",
      "products in so many slices, as Hugging Face's Llama computes them, are not modelled"}};
 constexpr KnownOptions kNanotronKnown{kNanotronIgnored, kNanotronIgnoredBeginnings,
@@ -112,38 +122,60 @@ void flatten(const Value& value, const std::string& name, std::vector<ScriptOpti
     for (std::size_t i = 0; i < value.items.size(); ++i)
       flatten(value.items[i], fmt::format("{}[{}]", name, i), out);
   } else {
-    out.push_back({name, {value.text}, value.line});
+    out.push_back({name, {value.kind == Value::Kind::null ? "null" : value.text}, value.line});
   }
 }
 
-std::string nanotron_model(ImportNotes& notes) {
+/// Throws InputError where its layers are no Llama's, which nanotron's configurations are unless a
+/// switch says otherwise.
+void refuse_other_models(ImportNotes& notes, const std::string& origin) {
+  for (const auto& [kind, what] : {std::pair{"mamba", "a state-space model, which is not modelled"},
+                                   {"starcoder2",
+                                    "a StarCoder2; give its config.json of Hugging "
+                                    "Face as model: and the degrees as pipeline:"}}) {
+    const std::string key = fmt::format("model.model_config.is_{}_config", kind);
+    if (is_true(notes.word(key, "")))
+      throw InputError(origin, fmt::format("{}: it is {}", key, what));
+  }
+  if (notes.mentions("model.model_config.d_model") || notes.mentions("model.model_config.ssm_cfg"))
+    throw InputError(
+        origin,
+        "model.model_config has d_model or ssm_cfg: it is a state-space model, which is "
+        "not modelled");
+}
+
+std::string nanotron_model(ImportNotes& notes, const std::string& origin) {
+  refuse_other_models(notes, origin);
   std::string out = "model:\n  family: llama\n";
-  const auto size = [&](const char* theirs, const char* ours, std::int64_t otherwise) {
-    const auto value = notes.number(fmt::format("model.model_config.{}", theirs), ours);
-    if (!value && otherwise > 0)
-      notes.assume(fmt::format("{}: {} (no {})", ours, otherwise, theirs));
-    if (value || otherwise > 0)
-      out += fmt::format("  {}: {}\n", std::string(ours).substr(6), value.value_or(otherwise));
+  std::vector<std::string> unsaid;
+  const auto size = [&](const std::string& theirs, const std::string& ours, bool needed) {
+    const auto value = notes.number(theirs, "model." + ours);
+    if (value) out += fmt::format("  {}: {}\n", ours, *value);
+    if (!value && needed) unsaid.push_back(theirs);
   };
-  size("num_hidden_layers", "model.num_layers", 32);
-  size("hidden_size", "model.hidden_size", 4096);
-  size("intermediate_size", "model.ffn_hidden_size", 0);
-  size("num_attention_heads", "model.num_attention_heads", 32);
-  size("num_key_value_heads", "model.num_query_groups", 0);
-  size("vocab_size", "model.vocab_size", 32'000);
-  const auto length = notes.number("tokens.sequence_length", "model.seq_length");
-  if (!length) notes.assume("model.seq_length: 4096 (no tokens.sequence_length)");
-  const bool tied =
-      is_true(notes.word("model.model_config.tie_word_embeddings", "model.tie_embeddings"));
+  const std::string config = "model.model_config.";
+  size(config + "num_hidden_layers", "num_layers", true);
+  size(config + "hidden_size", "hidden_size", true);
+  size(config + "intermediate_size", "ffn_hidden_size", true);
+  size(config + "num_attention_heads", "num_attention_heads", true);
+  size(config + "num_key_value_heads", "num_query_groups", false);
+  size(config + "head_dim", "head_dim", false);
+  size(config + "vocab_size", "vocab_size", true);
+  size(config + "sliding_window_size", "sliding_window", false);
+  size("tokens.sequence_length", "seq_length", true);
+  if (!unsaid.empty())
+    throw InputError(origin,
+                     fmt::format("it does not say {}, without which it would be another job",
+                                 fmt::join(unsaid, ", ")));
+  if (is_true(notes.word(config + "attention_bias", "model.biases"))) out += "  biases: qkv\n";
+  if (is_true(notes.word(config + "_use_qk_norm", "model.qk_norm"))) out += "  qk_norm: head\n";
+  const bool tied = is_true(notes.word(config + "tie_word_embeddings", "model.tie_embeddings"));
   const std::string type = notes.word("model.dtype", "model.precision");
   notes.has("optimizer.accumulate_grad_in_fp32", "model.precision: gradients in fp32");
-  return out + fmt::format(
-                   "  seq_length: {}\n  tie_embeddings: {}\n  flash_attention: true\n"
-                   "  precision: {}\n",
-                   length.value_or(4096), tied,
-                   type == "float32"   ? "fp32"
-                   : type == "float16" ? "mixed-fp16"
-                                       : "mixed-bf16");
+  return out + fmt::format("  tie_embeddings: {}\n  flash_attention: true\n  precision: {}\n", tied,
+                           type == "float32"   ? "fp32"
+                           : type == "float16" ? "mixed-fp16"
+                                               : "mixed-bf16");
 }
 
 Division nanotron_division(ImportNotes& notes) {
@@ -369,29 +401,56 @@ std::vector<ScriptOption> titan_options(const std::string& text, const std::stri
   return options;
 }
 
-struct Flavor {
-  const char *name, *flavor, *text;
-  std::int64_t layers;
+/// What a job trains: keys of a model, a line each, and how many layers these make.
+struct TitanModel {
+  std::string keys;
+  std::int64_t layers = 1;
+  std::string missing;
 };
-constexpr Flavor kFlavors[] = {
-    {"llama3", "8B", "{base: llama-3-8b", 32},
-    {"llama3", "70B", "{base: llama-3-70b", 80},
-    // Grattafiori et al., The Llama 3 Herd of Models, table 3
-    {"llama3", "405B",
-     "{name: Llama-3.1-405B, family: llama, num_layers: 126, hidden_size: 16384, "
-     "num_attention_heads: 128, num_query_groups: 8, ffn_hidden_size: 53248, vocab_size: 128256, "
-     "tie_embeddings: false, precision: mixed-bf16, flash_attention: true",
-     126}};
 
-const Flavor& titan_flavor(ImportNotes& notes) {
-  const std::string name = notes.word("model.name", "model");
-  const std::string flavor = notes.word("model.flavor", "model");
-  for (const Flavor& known : kFlavors)
-    if (known.name == name && known.flavor == flavor) return known;
-  const std::string what = name + " " + flavor;
-  notes.assume(fmt::format("model: llama-3-8b (the sizes of '{}' are not known here: give them)",
-                           as_comment(what)));
-  return kFlavors[0];
+TitanModel model_of_name(const std::string& name) {
+  if (!name.ends_with(".json"))
+    return {fmt::format("  base: {}\n", name), load_model(name).num_layers, ""};
+  const NearestModel nearest = nearest_model(name);
+  TitanModel model{"", nearest.model.num_layers, nearest.missing};
+  for (const auto& [key, value] : shape_keys(nearest.model))
+    if (key != "seq_length" && key != "precision")
+      model.keys += fmt::format("  {}: {}\n", key, value);
+  return model;
+}
+
+/// That of `given`, or of the flavor, from the registry or as torchtitan's newer flags name it.
+TitanModel titan_model(ImportNotes& notes, const std::string& given, const std::string& origin) {
+  std::string name, flavor;
+  for (const char* key : {"module", "model.name"})
+    if (notes.mentions(key)) name = notes.word(key, "model");
+  for (const char* key : {"config", "model.flavor"})
+    if (notes.mentions(key)) flavor = notes.word(key, "model");
+  if (notes.mentions("config"))
+    notes.unmodelled("config",
+                     "only the model that it names is read: what else it says is missing");
+  if (!given.empty()) return model_of_name(given);
+  const TitanFlavor* known = find_titan_flavor(name, flavor);
+  if (known == nullptr)
+    throw InputError(
+        origin,
+        fmt::format("{}; give the model: --model config.json (of Hugging Face), or --model NAME of "
+                    "`penstock list models` (flavors known here: {})",
+                    name.empty() && flavor.empty()
+                        ? "it does not say which model it trains (model.name and model.flavor)"
+                        : fmt::format("the sizes of the flavor '{} {}' are not known here",
+                                      printable(name), printable(flavor)),
+                    titan_flavor_names()));
+  TitanModel model{fmt::format("  name: {} {}\n  family: llama\n", known->name, known->flavor), 1,
+                   std::string(known->missing)};
+  std::string_view keys = known->keys;
+  while (!keys.empty()) {
+    const auto end = std::min(keys.find(", "), keys.size());
+    model.keys += fmt::format("  {}\n", keys.substr(0, end));
+    keys.remove_prefix(std::min(keys.size(), end + 2));
+  }
+  model.layers = load_model(fmt::format("{{{}, seq_length: 1}}", known->keys)).num_layers;
+  return model;
 }
 
 struct TitanSchedule {
@@ -409,14 +468,16 @@ constexpr TitanSchedule kTitanSchedules[] = {{"1F1B", "1f1b", 1},
 /// Of the present name and of earlier ones.
 class Titan {
  public:
-  Titan(ImportNotes& notes, const JobCluster& cluster)
-      : notes_(notes), cluster_(cluster), flavor_(titan_flavor(notes)) {}
+  Titan(ImportNotes& notes, const JobCluster& cluster, TitanModel model)
+      : notes_(notes), cluster_(cluster), model_(std::move(model)) {}
 
+  /// Call it when the degrees are known.
   std::string model() {
     const auto length = notes_.number("training.seq_len", "model.seq_length");
-    if (!length) notes_.assume("model.seq_length: 2048 (no training.seq_len)");
-    return fmt::format("model: {}, seq_length: {}{}}}\n", flavor_.text, length.value_or(2048),
-                       precision());
+    if (!length) notes_.assume("model.seq_length: 2048 (training.seq_len's default)");
+    if (!model_.missing.empty()) notes_.leave_out(model_.missing, Leaves::more);
+    return fmt::format("model:\n{}  seq_length: {}\n  precision: {}\n", model_.keys,
+                       length.value_or(2048), precision());
   }
 
   Division division() {
@@ -449,19 +510,29 @@ class Titan {
     return notes_.number({key, "experimental." + name, "training." + name}, meaning).value_or(1);
   }
 
-  /// Where it is not that of the flavor.
+  /// FSDP computes in the type it is told, and so does autocast on whole models; with a pipeline or
+  /// tensor parallelism alone nothing casts (maybe_enable_amp in torchtitan/distributed/utils.py;
+  /// context parallelism counts as FSDP).
   std::string precision() {
     const std::string type = notes_.word("training.mixed_precision_param", "model.precision");
+    const bool stored_in_16 =
+        notes_.word("training.dtype", "").find("float16") != std::string::npos;
     for (const auto& [key, usual] : {std::pair{"training.dtype", "float32"},
                                      std::pair{"training.mixed_precision_reduce", "float32"},
                                      std::pair{"parallelism.disable_loss_parallel", "false"},
                                      std::pair{"optimizer.early_step_in_backward", "false"}}) {
       const std::string said = notes_.word(key, "");
-      notes_.unless_one(key, said == usual || said == "False" ? 1 : 2);
+      notes_.unless_one(key, said.empty() || said == usual || said == "False" ? 1 : 2);
     }
-    return type == "float32"   ? ", precision: fp32"
-           : type == "float16" ? ", precision: mixed-fp16"
-                               : "";
+    const bool divided = d_.stages > 1 || d_.tensor > 1;
+    if (!sharded_ && d_.context == 1 && divided && !stored_in_16) {
+      notes_.assume(
+          "model.precision: fp32 (without FSDP torchtitan trains pipelines and tensor parallelism "
+          "in "
+          "full precision, whatever mixed_precision_param says)");
+      return "fp32";
+    }
+    return type == "float32" ? "fp32" : type == "float16" ? "mixed-fp16" : "mixed-bf16";
   }
 
   void asynchronous_tensor() {
@@ -495,18 +566,28 @@ class Titan {
                       replicas * shards));
     }
     d_.width = replicas * shards;
-    d_.distributed_optimizer = shards > 1;
+    d_.distributed_optimizer = sharded_ = shards > 1;
     if (shards > 1) say_sharded(replicas, shards);
   }
 
-  /// FSDP, or HSDP where there are replicas of the shards.
+  /// FSDP, or HSDP where there are replicas of the shards. Under a pipeline it keeps gathered
+  /// weights and adds gradients up whole (reshard_after_forward "default"), which is what is
+  /// modelled.
   void say_sharded(std::int64_t replicas, std::int64_t shards) {
-    const std::string why = fmt::format(
-        "FSDP keeps 1/{} of weights and gradients on each GPU, which is not modelled: they are "
-        "whole "
-        "here (memory is too large) and their all-gathers are missing; only the optimizer is "
-        "sharded (pipeline.distributed_optimizer)",
-        shards);
+    const bool whole = d_.stages > 1;
+    const std::string why =
+        whole ? fmt::format(
+                    "FSDP keeps the optimizer's state on 1/{} of the GPUs each, gathered "
+                    "weights and whole gradients (pipeline.distributed_optimizer); its "
+                    "all-gathers before the first forward are missing",
+                    shards)
+              : fmt::format(
+                    "FSDP keeps 1/{} of weights and gradients on each GPU, which is not "
+                    "modelled: they are whole here (memory is too large) and their "
+                    "all-gathers are missing; only the optimizer is sharded "
+                    "(pipeline.distributed_optimizer)",
+                    shards);
+    if (!whole) notes_.leave_out("FSDP's sharding", Leaves::less);
     bool said = false;
     for (const char* key :
          {"parallelism.data_parallel_shard_degree", "training.data_parallel_shard_degree"}) {
@@ -541,10 +622,10 @@ class Titan {
     d_.chunks = known->chunks;
     const bool looped = known->chunks > 1 && d_.schedule != "zb-v" && d_.schedule != "dualpipev";
     if (looped && per_stage) {
-      const std::int64_t chunks = (flavor_.layers + *per_stage - 1) / *per_stage / d_.stages;
+      const std::int64_t chunks = (model_.layers + *per_stage - 1) / *per_stage / d_.stages;
       if (chunks > 1) d_.chunks = chunks;
     }
-    d_.balanced = flavor_.layers % (d_.stages * d_.chunks) != 0;
+    d_.balanced = model_.layers % (d_.stages * d_.chunks) != 0;
   }
 
   void batch() {
@@ -590,24 +671,40 @@ class Titan {
     if (mode == "full" || (mode == "selective" && option == "1")) d_.recompute = "full";
     if (mode != "selective") notes_.unless_one(option_key, 1);
     if (mode == "full" || mode == "none" || d_.recompute == "full") return;
+    const std::int64_t every = std::atoll(option.c_str());
+    if (mode == "selective" && every > 1) return recompute_every(every, said);
     const std::string why =
-        (mode != "selective" ? "what it makes again is not modelled"
-         : option == "op" ? "the cheap ops and every second matrix product are made again there, "
-                            "which is not modelled"
-                          : fmt::format("one layer in {} is made again there, which is not "
-                                        "modelled",
-                                        as_comment(option))) +
+        (mode != "selective"
+             ? "what it makes again is not modelled"
+             : "the cheap ops and every second matrix product are made again there, "
+               "which is not modelled") +
         std::string(
             ": none are here, so memory is larger and the backward shorter than there "
             "(recompute: full is the other bound)");
+    notes_.leave_out("recomputation of single ops", Leaves::less);
     const bool by_option = mode == "selective" && notes_.mentions(option_key);
     if (said || by_option) notes_.unmodelled(by_option ? option_key : mode_key, why);
     if (!said) notes_.assume(fmt::format("{}: selective (its default): {}", mode_key, why));
   }
 
+  /// Every n-th layer is made again, which is as much as so many of a stage's first ones.
+  void recompute_every(std::int64_t every, bool said) {
+    const std::int64_t of_stage = model_.layers / (d_.stages * d_.chunks);
+    if (of_stage / every > 0) {
+      d_.recompute = "full";
+      d_.recomputed_layers = of_stage / every;
+    }
+    if (!said)
+      notes_.assume(fmt::format(
+          "pipeline.recompute: {} of the {} layers of a stage (activation_checkpoint's default: "
+          "selective, one layer in {})",
+          of_stage / every, of_stage, every));
+  }
+
   ImportNotes& notes_;
   const JobCluster& cluster_;
-  const Flavor& flavor_;
+  TitanModel model_;
+  bool sharded_ = false;
   Division d_;
 };
 
@@ -622,20 +719,22 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
     throw InputError(origin, "is no configuration of nanotron: neither 'parallelism' nor 'tokens'");
   const JobCluster where(cluster);
   ImportNotes notes(std::move(options), "", kNanotronKnown);
-  const std::string model = nanotron_model(notes);
+  std::string model = nanotron_model(notes, origin);
   const Division d = nanotron_division(notes);
   const std::string cluster_part =
       where.text(notes, d.stages * d.width * d.tensor * d.context, kGpusPerNode);
+  model += notes.missing("  ");
   return head(origin, "nanotron-config", notes) + model + text_of(d, cluster_part);
 }
 
 std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
-                                   const std::string& cluster, const ShellVariables& defined) {
+                                   const std::string& cluster, const ShellVariables& defined,
+                                   const std::string& model_name) {
   const JobCluster where(cluster);
   ImportNotes notes(titan_options(text, origin, defined), "", kTitanKnown);
-  Titan titan(notes, where);
-  const std::string model = titan.model();
+  Titan titan(notes, where, titan_model(notes, model_name, origin));
   Division d = titan.division();
+  std::string model = titan.model();
   const std::string cluster_part =
       where.text(notes, d.stages * d.width * d.tensor * d.context, kGpusPerNode);
   const auto is_on = [&](const char* name) {
@@ -647,6 +746,7 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
       fmt::format("stack: {} (one number of it is fitted, most are assumed; stack: none "
                   "is the neutral one)",
                   d.stack));
+  model += notes.missing("  ");
   return head(origin, "torchtitan-config", notes) + model + text_of(d, cluster_part);
 }
 

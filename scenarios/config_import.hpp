@@ -9,16 +9,19 @@
 
 namespace penstock {
 
-/// `cluster`: see JobCluster. Throws InputError where the text is no YAML, or none of nanotron's.
+/// `cluster`: see JobCluster. Throws InputError where the text is no YAML, or none of nanotron's,
+/// where it leaves out a size of the model, and where that is no Llama.
 std::string scenario_of_nanotron(const std::string& text, const std::string& origin,
                                  const std::string& cluster);
 
 /// `text`: a job's TOML, or a script with flags such as --parallelism.pipeline_parallel_degree.
 /// A script's --job.config_file is read, where it lies beside `origin`; flags go over it.
-/// `defined`: variables of the script. Throws InputError where neither has an option of
-/// torchtitan's, where that file is not there, and where numbers depend on variables that are not
-/// known.
+/// `defined`: variables of the script; `model`: a name, or a file, that goes before its flavor.
+/// Throws InputError where neither has an option of torchtitan's, where that file is not there,
+/// where its flavor is not known and no model is given, and where numbers depend on variables that
+/// are not known.
 std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
-                                   const std::string& cluster, const ShellVariables& defined = {});
+                                   const std::string& cluster, const ShellVariables& defined = {},
+                                   const std::string& model = {});
 
 }  // namespace penstock

@@ -5,6 +5,7 @@
 #include "scenarios/document.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <functional>
@@ -29,6 +30,23 @@ std::optional<Recomputation> recomputation_of_all(const Scenario& s) {
   return all;
 }
 
+/// What of a model's layers Megatron-LM has no flags for; empty where it has them.
+std::string without_flags(const TransformerSpec& m) {
+  const LayerForm f = m.form();
+  std::vector<std::string> keys;
+  const auto add = [&](bool is, const char* key) {
+    if (is) keys.emplace_back(key);
+  };
+  add(f.norm == Norm::unbiased || f.norm == Norm::bare, "norm");
+  add(f.norms != 2, "norms");
+  add(f.qk_norm == QueryKeyNorm::width, "qk_norm: width");
+  add(f.biases == Biases::attention || f.biases == Biases::mlp, "biases");
+  add(f.positions == Positions::alibi, "positions: alibi");
+  add(f.parallel_residual, "parallel_residual");
+  add(m.extra_parameters.has_value(), "extra_parameters");
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
 std::vector<Diagnostic> refusals(const Scenario& s) {
   std::vector<Diagnostic> out;
   const auto refuse = [&](const std::string& key, const std::string& why) {
@@ -40,6 +58,8 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
   }
   if (!s.transformer)
     refuse("model", "a model given by its costs has no shape; Megatron-LM's flags give one");
+  if (const std::string keys = s.transformer ? without_flags(*s.transformer) : ""; !keys.empty())
+    refuse("model", fmt::format("Megatron-LM has no flags for the model's {}", keys));
   if (!s.mesh.width.alike() || s.mesh.divided)
     refuse("pipeline.width", "Megatron-LM replicates all stages alike");
   if (s.shape.accumulation_steps > 1)
@@ -91,12 +111,17 @@ void add_model(Flags& flags, const TransformerSpec& m) {
   flags.add_flag("seq-length", m.seq_length);
   flags.add_flag("max-position-embeddings", m.seq_length);
   flags.add_flag("vocab-size", m.vocab_size);
-  if (m.family == Family::llama) {
-    flags.add_flag("swiglu");
-    flags.add_flag("normalization", "RMSNorm");
-    flags.add_flag("position-embedding-type", "rope");
-    flags.add_flag("disable-bias-linear");
-  }
+  const LayerForm f = m.form();
+  if (f.gated_mlp) flags.add_flag("swiglu");
+  if (f.norm == Norm::rms) flags.add_flag("normalization", "RMSNorm");
+  if (f.positions != Positions::learned)
+    flags.add_flag("position-embedding-type", f.positions == Positions::rotary ? "rope" : "none");
+  if (f.biases != Biases::all) flags.add_flag("disable-bias-linear");
+  if (f.biases == Biases::qkv) flags.add_flag("add-qkv-bias");
+  if (f.qk_norm == QueryKeyNorm::head) flags.add_flag("qk-layernorm");
+  if (m.head_dim) flags.add_flag("kv-channels", *m.head_dim);
+  if (m.sliding_window) flags.add_flag("window-size", fmt::format("{},0", *m.sliding_window - 1));
+  if (m.full_attention_every) flags.add_flag("window-attn-skip-freq", *m.full_attention_every);
   if (!m.tie_embeddings) flags.add_flag("untie-embeddings-and-output-weights");
   if (m.flash_attention)
     flags.add_flag("use-flash-attn");

@@ -177,8 +177,8 @@ void check_shape(const TransformerSpec& t, const Section& model) {
                       static_cast<double>(t.hidden_size + t.ffn_hidden_size);
   const double embedding =
       static_cast<double>(t.vocab_size + t.seq_length) * static_cast<double>(t.hidden_size);
-  if (size > 1e15 || embedding > 1e15 || t.query_size() > 1e7 ||
-      t.extra_parameters.value_or(0) > 1e15)
+  if (size > 1e15 || embedding > 1e15 || t.query_size() > 10'000'000 ||
+      static_cast<double>(t.extra_parameters.value_or(0)) > 1e15)
     model.refuse("the model has more than 10^15 parameters");
   if (model.has("full_attention_every") && !model.has("sliding_window"))
     model.refuse("full_attention_every", "'full_attention_every' needs 'sliding_window', too");

@@ -60,7 +60,8 @@ std::string import_job(const Arguments& arguments, Importer importer, const std:
 
 void refuse_model(const std::string& model) {
   if (!model.empty())
-    throw InputError("--model", "is for Megatron's jobs; this configuration has its own model");
+    throw InputError("--model",
+                     "is for Megatron's and torchtitan's jobs; nanotron's have their own model");
 }
 
 struct Job {
@@ -83,8 +84,7 @@ constexpr Job kJobs[] = {
     {"torchtitan-config",
      [](const std::string& text, const std::string& origin, const std::string& cluster,
         const ShellVariables& defined, const std::string& model) {
-       refuse_model(model);
-       return scenario_of_torchtitan(text, origin, cluster, defined);
+       return scenario_of_torchtitan(text, origin, cluster, defined, model);
      }}};
 
 /// The job that a file is by its name and what is in it; null where it is none.

@@ -602,9 +602,10 @@ class Models(Case):
         del more["num_local_experts"]
         text = self.run_it("import", self.file(json.dumps(more), "more.json")).stdout
         for line in ("kv_lora_rank 512: multi-latent attention is not modelled",
-                     "num_nextn_predict_layers 1: multi-token prediction is not modelled",
-                     "head_dim 128: heads are hidden_size / num_attention_heads wide here"):
+                     "num_nextn_predict_layers 1: multi-token prediction is not modelled"):
             self.assertIn(f"#   {line}\n", text)
+        self.assertIn("head_dim: 128\n", text)
+        self.assertIn('missing: "multi-token prediction, multi-latent attention, the other', text)
         self.assertIn("ffn_hidden_size: 2048\n", text)  # two visited, two shared
 
     def test_a_plan_says_which_length_it_took(self):

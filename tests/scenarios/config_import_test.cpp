@@ -2,13 +2,16 @@
 #include "base/error.hpp"
 #include "scenarios/config_import.hpp"
 #include "scenarios/scenario.hpp"
+#include "tests/shared.hpp"
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 namespace penstock::config_import_test {
 namespace {
@@ -50,11 +53,16 @@ TEST(NanotronImport, SaysOfEveryOptionWhatItBecame) {
       << text;
 }
 
+const std::string kSmall =
+    "model:\n  model_config: {num_hidden_layers: 4, hidden_size: 64, intermediate_size: 128, "
+    "num_attention_heads: 4, vocab_size: 256";
+
 TEST(NanotronImport, SlicesOfProductsMeanNothingWhereThereIsOne) {
   const auto with = [](const std::string& slices) {
-    return scenario_of_nanotron("model:\n  model_config: {num_hidden_layers: 4, pretraining_tp: " +
-                                    slices + "}\nparallelism: {dp: 1, pp: 2}\n",
-                                "a.yaml", "");
+    return scenario_of_nanotron(
+        kSmall + ", pretraining_tp: " + slices +
+            "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n",
+        "a.yaml", "");
   };
   const std::string one = with("1"), two = with("2");
   EXPECT_EQ(one.find("cannot be modelled"), std::string::npos) << one;
@@ -81,10 +89,10 @@ TEST(NanotronImport, IsTheJob) {
 
 TEST(NanotronImport, FollowsEveryValue) {
   const auto with = [](const std::string& parallelism, const std::string& zero) {
-    return scenario_in(scenario_of_nanotron("optimizer: {zero_stage: " + zero +
-                                                "}\nparallelism: {dp: 2, pp: 2" + parallelism +
-                                                "}\ntokens: {micro_batch_size: 1}\n",
-                                            "a.yaml", ""));
+    return scenario_in(scenario_of_nanotron(
+        kSmall + "}\noptimizer: {zero_stage: " + zero + "}\nparallelism: {dp: 2, pp: 2" +
+            parallelism + "}\ntokens: {micro_batch_size: 1, sequence_length: 64}\n",
+        "a.yaml", ""));
   };
   EXPECT_EQ(with(", pp_engine: afab", "0").schedule->name, "gpipe");
   EXPECT_FALSE(with("", "0").distributed_optimizer);
@@ -96,6 +104,57 @@ TEST(NanotronImport, FollowsEveryValue) {
 TEST(NanotronImport, RefusesWhatIsNone) {
   EXPECT_THROW(scenario_of_nanotron("model: 3\n", "a.yaml", ""), InputError);
   EXPECT_THROW(scenario_of_nanotron("a: [", "a.yaml", ""), InputError);
+}
+
+std::string refused(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string shared_case(const std::string& name) {
+  std::ifstream in(shared_folder() / "cases" / name);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(NanotronImport, NeverMakesUpASizeOrAnotherModel) {
+  const auto why = [](const std::string& text) {
+    return refused([&] { scenario_of_nanotron(text, "a.yaml", ""); });
+  };
+  const std::string rest = "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n";
+  EXPECT_NE(why("model:\n  model_config: {num_hidden_layers: 4" + rest)
+                .find("it does not say model.model_config.hidden_size, "
+                      "model.model_config.intermediate_size"),
+            std::string::npos);
+  EXPECT_NE(why(kSmall + ", is_starcoder2_config: true" + rest).find("a StarCoder2"),
+            std::string::npos);
+  EXPECT_EQ(why(kSmall + ", is_llama_config: true, is_mamba_config: false" + rest), "");
+}
+
+TEST(NanotronImport, TheSharedMambaIsRefused) {
+  SKIP_WITHOUT_SHARED(shared_folder() / "cases");
+  const std::string text = shared_case("nanotron-mamba.yaml");
+  EXPECT_NE(refused([&] { scenario_of_nanotron(text, "m.yaml", ""); }).find("a state-space model"),
+            std::string::npos);
+}
+
+TEST(NanotronImport, InTheSharedFileOfNullsNothingIsMissing) {
+  SKIP_WITHOUT_SHARED(shared_folder() / "cases");
+  const std::string text = scenario_of_nanotron(shared_case("nanotron-null.yaml"), "n.yaml", "");
+  for (const char* title : {"cannot be modelled", "not known here", "missing"})
+    EXPECT_EQ(text.find(title), std::string::npos) << text;
+  EXPECT_EQ(scenario_in(text).transformer->hidden_size, 2048);
+}
+
+TEST(NanotronImport, ExpertsAreMissing) {
+  const std::string text =
+      scenario_of_nanotron(kSmall + ", moe_config: {num_experts: 8, top_k: 2}" +
+                               "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n",
+                           "a.yaml", "");
+  EXPECT_NE(scenario_in(text).missing.find("experts"), std::string::npos) << text;
 }
 
 TEST(TorchtitanImport, IsTheJobOfAFile) {
@@ -110,7 +169,7 @@ TEST(TorchtitanImport, IsTheJobOfAFile) {
   EXPECT_EQ(s.microbatch_size, 1);
   EXPECT_EQ(s.transformer->num_layers, 80);
   EXPECT_TRUE(s.distributed_optimizer);  // FSDP: the nearest, which a line says
-  EXPECT_NE(text.find("#   parallelism.data_parallel_shard_degree 2: FSDP keeps 1/2 of weights"),
+  EXPECT_NE(text.find("#   parallelism.data_parallel_shard_degree 2: FSDP keeps the optimizer's"),
             std::string::npos)
       << text;
   EXPECT_TRUE(has_line(text, "#   training.steps 10")) << text;
@@ -197,14 +256,19 @@ TEST(TorchtitanImport, SaysWhatSelectiveRecomputationWouldChange) {
             std::string::npos)
       << op;
   EXPECT_EQ(recompute(op), Recompute::none);
-  const std::string layers = titan_with("", "mode = 'selective'\nselective_ac_option = '2'\n");
-  EXPECT_NE(layers.find("one layer in 2 is made again there"), std::string::npos) << layers;
+  EXPECT_EQ(scenario_in(op).missing_saves, "FSDP's sharding, recomputation of single ops");
+  const std::string pipeline = "[parallelism]\npipeline_parallel_degree = 4\n";
+  const std::string layers =
+      titan_with(pipeline, "mode = 'selective'\nselective_ac_option = '2'\n");
+  EXPECT_EQ(recompute(layers), Recomputation::block(4)) << layers;  // of a stage's 8 layers
   EXPECT_EQ(recompute(titan_with("", "mode = 'selective'\nselective_ac_option = '1'\n")),
             Recompute::full);
   EXPECT_EQ(recompute(titan_with("", "mode = 'full'\nselective_ac_option = 'op'\n")),
             Recompute::full);
   const std::string nothing = titan_with("");
-  EXPECT_NE(nothing.find("activation_checkpoint.mode: selective (its default)"), std::string::npos)
+  EXPECT_EQ(recompute(nothing), Recomputation::block(16)) << nothing;
+  EXPECT_NE(nothing.find("16 of the 32 layers of a stage (activation_checkpoint's default"),
+            std::string::npos)
       << nothing;
 }
 
@@ -221,9 +285,76 @@ TEST(TorchtitanImport, SaysWhatIsShardedAmongWhom) {
   EXPECT_EQ(ddp.find("FSDP"), std::string::npos) << ddp;
 }
 
+TEST(TorchtitanImport, AFlavorIsKnownOrAskedFor) {
+  const auto parameters = [](const std::string& name, const std::string& flavor) {
+    const Scenario s = scenario_in(scenario_of_torchtitan(
+        fmt::format("[model]\nname = '{}'\nflavor = '{}'\n[training]\nseq_len = 2048\n", name,
+                    flavor),
+        "a.toml", ""));
+    return static_cast<double>(s.transformer->parameters());
+  };
+  EXPECT_EQ(parameters("llama3", "8B"), 8'030'261'248);
+  EXPECT_EQ(parameters("llama3", "8B_flex"), 8'030'261'248);
+  EXPECT_EQ(parameters("llama3", "70B"), 70'553'706'496);
+  EXPECT_EQ(parameters("llama3", "405B"), 405'853'388'800);
+  EXPECT_EQ(parameters("qwen3", "0.6B"), 596'049'920);
+  EXPECT_EQ(parameters("qwen3", "8B"), 8'190'735'360);
+  EXPECT_EQ(parameters("qwen3", "14B"), 14'768'307'200);
+  EXPECT_EQ(parameters("qwen3", "32B"), 32'762'123'264);
+  EXPECT_EQ(parameters("llama2", "7B"), 6'738'415'616);
+  const auto text = [](const std::string& model, const std::string& given = "") {
+    return scenario_of_torchtitan(model + "[training]\nseq_len = 2048\n", "a.toml", "", {}, given);
+  };
+  const std::string moe = text("[model]\nname = 'deepseek_v3'\nflavor = '671B'\n");
+  EXPECT_NE(scenario_in(moe).missing.find("multi-latent attention, the other experts"),
+            std::string::npos);
+  EXPECT_NE(refused([&] {
+              text("[model]\nname = 'qwen3'\nflavor = '99B'\n");
+            }).find("'qwen3 99B' are not known here; give the model: --model config.json"),
+            std::string::npos);
+  EXPECT_NE(refused([&] { text(""); }).find("does not say which model it trains"),
+            std::string::npos);
+  EXPECT_EQ(scenario_in(text("", "gpt3-175b")).transformer->num_layers, 96);
+  const char* const source = std::getenv("PENSTOCK_SOURCE");
+  const std::string file =
+      std::string(source != nullptr ? source : ".") + "/tests/scenarios/foreign/llama-3-8b.json";
+  EXPECT_EQ(scenario_in(text("", file)).transformer->parameters(), 8'030'261'248);
+  const std::string newer = scenario_of_torchtitan(
+      "torchrun -m torchtitan.train --module llama3 --config llama3_8b --training.seq_len 4096",
+      "run.sh", "");
+  EXPECT_EQ(scenario_in(newer).transformer->num_layers, 32) << newer;
+}
+
+TEST(TorchtitanImport, WithoutFsdpAPipelineIsInFullPrecision) {
+  const auto type = [](const std::string& parallelism) {
+    return scenario_in(titan_with("[parallelism]\n" + parallelism)).transformer->compute_type;
+  };
+  EXPECT_EQ(type("pipeline_parallel_degree = 8\n"), "fp32");
+  EXPECT_EQ(type("tensor_parallel_degree = 8\n"), "fp32");
+  EXPECT_EQ(type("pipeline_parallel_degree = 4\ndata_parallel_shard_degree = 1\n"
+                 "data_parallel_replicate_degree = 2\n"),
+            "fp32");
+  EXPECT_EQ(type("pipeline_parallel_degree = 4\n"), "bf16");  // the rest of the node: FSDP
+  EXPECT_EQ(type("pipeline_parallel_degree = 4\ncontext_parallel_degree = 2\n"), "bf16");
+  EXPECT_EQ(type("data_parallel_shard_degree = 1\n"), "bf16");  // autocast
+}
+
+TEST(TorchtitanImport, TheSharedFilesAreTheirJobs) {
+  SKIP_WITHOUT_SHARED(shared_folder() / "cases");
+  const Scenario qwen =
+      scenario_in(scenario_of_torchtitan(shared_case("titan-qwen3.toml"), "q.toml", ""));
+  EXPECT_EQ(qwen.transformer->parameters(), 32'762'123'264);
+  EXPECT_EQ(qwen.missing + qwen.missing_saves, "");
+  const Scenario pipeline =
+      scenario_in(scenario_of_torchtitan(shared_case("titan-773.toml"), "t.toml", "dgx-a100"));
+  EXPECT_EQ(pipeline.transformer->compute_type, "fp32");
+  EXPECT_EQ(pipeline.gpu_count(), 8);
+}
+
 TEST(TorchtitanImport, EveryFlagComesOut) {
   const std::string text = scenario_of_torchtitan(
       "torchrun --banana 3 --rdzv_backend c10d --nproc_per_node=8 -m torchtitan.train "
+      "--model.name llama3 --model.flavor 8B "
       "--training.dtype bfloat16 --training.mixed_precision_reduce "
       "float32 "
       "--training.mixed_precision_param float32",
