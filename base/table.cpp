@@ -24,7 +24,10 @@ TextTable::TextTable(std::vector<std::string> headers, std::vector<Align> alignm
 
 void TextTable::add_row(std::vector<std::string> row) {
   row.resize(rows_[0].size());
-  for (std::string& cell : row) cell = without_controls(cell, "");
+  for (std::string& cell : row) {
+    for (const char between : {'\n', '\t'}) std::ranges::replace(cell, between, ' ');
+    cell = without_controls(cell, "");
+  }
   rows_.push_back(std::move(row));
 }
 

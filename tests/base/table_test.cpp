@@ -101,8 +101,8 @@ TEST(TextTable, ACellIsOneLineWithoutWhatATerminalObeys) {
   TextTable table({"name", "n"});
   table.add_row({"a\x1b[31m\n\xc2\x9b \x9b\xe2\x80\xae", "1"});
   EXPECT_EQ(table.render(0, 0),
-            "name                            n\n"
-            "a\\x1b[31m\\x0a\\u009b \\x9b\\u202e  1\n");
+            "name                         n\n"
+            "a\\x1b[31m \\u009b \\x9b\\u202e  1\n");
 }
 
 TEST(WithoutControls, LeavesLettersAndWritesOutWhatATerminalObeys) {

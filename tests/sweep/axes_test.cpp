@@ -38,6 +38,8 @@ std::string axes_error(const Texts& over, const Texts& zips = {},
 TEST(SweepAxis, ListsKeepWhatWasTyped) {
   EXPECT_EQ(values("stages=2,4, 8"), (Texts{"2", "4", "8"}));
   EXPECT_EQ(values("forward=1 ms,2.50 ms"), (Texts{"1 ms", "2.50 ms"}));
+  EXPECT_EQ(values("name=it's, 5\" x,\"a, \\\"b\", 'c, d'"),
+            (Texts{"it's", "5\" x", "\"a, \\\"b\"", "'c, d'"}));
   EXPECT_EQ(values("split=[1,2],[2,1],balanced"), (Texts{"[1,2]", "[2,1]", "balanced"}));
   EXPECT_EQ(values("model={base: gpt-2.2b, num_layers: 4},bert"),
             (Texts{"{base: gpt-2.2b, num_layers: 4}", "bert"}));
