@@ -157,6 +157,7 @@ def train(
     jobs: Any = ...,
     checkpoint: Any = ...,
     resume: bool = ...,
+    force: bool = ...,
     compute: Literal['auto', 'real', 'stand-in'] = ...,
     report: Any = ...,
     reproducible: bool = ...,
