@@ -205,19 +205,25 @@ std::string contention_line(const Simulation& s, const Result& r) {
 /// How much of the devices' time communication takes that nothing hides.
 std::string communication_line(const Simulation& s, const Result& r) {
   const double device_s = r.makespan_s * s.program.ops.devices();
+  constexpr std::size_t kColumns = 120;
+  const std::string_view head = "           exposed communication, of device time: ";
   std::string text;
+  std::size_t column = head.size();
   const auto add = [&](std::string_view what, const Communication& c) {
     if (device_s <= 0 || c.total_s <= 0) return;
     const double hidden = 1 - c.exposed_s / c.total_s;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what,
-                        format_percent(c.exposed_s / device_s));
-    if (hidden >= 0.0005) text += fmt::format(" ({} hidden)", format_percent(hidden));
+    std::string part = fmt::format("{} {}", what, format_percent(c.exposed_s / device_s));
+    if (hidden >= 0.0005) part += fmt::format(" ({} hidden)", format_percent(hidden));
+    const bool fits = column + part.size() + 2 <= kColumns;
+    if (!text.empty()) text += fits ? ", " : ",\n             ";
+    column = (fits ? column : 13) + part.size() + 2;
+    text += part;
   };
   add("pipeline", r.communication.pipeline);
   add("data", r.communication.data);
   for (const Axis axis : kInnerAxes)
     add(traits(axis).name, r.communication.inner[static_cast<std::size_t>(axis)]);
-  return text.empty() ? "" : "           exposed communication, of device time: " + text + "\n";
+  return text.empty() ? "" : fmt::format("{}{}\n", head, text);
 }
 
 std::string help(const Result& r) {

@@ -361,6 +361,12 @@ const std::vector<Field<Summary>>& result_fields() {
        "as `penstock list schedules` calls it"},
       {"transfers", Unit::none, [](const Scenario& s) { return to_string(s.lowering.transfers); },
        "what a message does to its two ends ([transfers](#transfers))"},
+      {"software", Unit::none,
+       [](const Scenario& s) {
+         return s.stack.name.empty() ? std::nullopt : std::optional<Json>(s.stack.name);
+       },
+       "the stack that trains (`stack`), `none` for the neutral one; only of models by shape, and "
+       "where the scenario names one"},
       {"stages",
        Unit::count,
        [](const Scenario& s) { return s.shape.depth; },

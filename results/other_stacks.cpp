@@ -60,12 +60,11 @@ void note_other_stacks(const Simulation& today, Result& result) {
   if (std::ranges::all_of(all, &WithStack::fits) || std::ranges::none_of(all, &WithStack::fits))
     return;
   const auto [fast, slow] = std::ranges::minmax_element(all, {}, &WithStack::iteration_s);
-  result.notes.push_back(fmt::format(
-      "whether it fits depends on the software: {} ({}) to {} ({}), {} to {} an update; 'stack' "
-      "names the one that trains",
-      format_bytes(static_cast<double>(least->peak_bytes)), least->name,
-      format_bytes(static_cast<double>(most->peak_bytes)), most->name,
-      format_time(fast->iteration_s), format_time(slow->iteration_s)));
+  result.notes.push_back(
+      fmt::format("whether it fits depends on the software: {} ({}) to {} ({}), {} to {} an update",
+                  format_bytes(static_cast<double>(least->peak_bytes)), least->name,
+                  format_bytes(static_cast<double>(most->peak_bytes)), most->name,
+                  format_time(fast->iteration_s), format_time(slow->iteration_s)));
 }
 
 }  // namespace penstock

@@ -22,6 +22,7 @@ class Result:
     seq_length: Optional[int]
     schedule: Any
     transfers: str
+    software: Any
     stages: int
     width: Any
     replication: str
@@ -46,6 +47,7 @@ class Result:
     tflops_per_gpu: Optional[float]
     tflops_per_device: Optional[float]
     mfu: Optional[float]
+    mfu_causal: Optional[float]
     hfu: Optional[float]
     epoch_s: Optional[float]
     expected_error: Any

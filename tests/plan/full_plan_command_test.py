@@ -169,7 +169,7 @@ class Plans(Case):
     def small_cluster(self, memory):
         return ("plan", MODEL, "--cluster", "{devices: 4, link: 10 GB/s, device: {name: d, peak: {fp16: 10 "
                 f"TFLOP/s}}, memory_bandwidth: 300 GB/s, memory: {memory}}}}}", "--batch", 16,
-                "--search", "full", "--schedule", "1f1b", "--stages", 4, "--microbatch-size", 1)
+                "--search", "full", "--schedule", "1f1b", "--stages", 4, "--microbatch-size", 1, "--stack", "none")
 
     def test_stages_recompute_each_as_they_must(self):
         """The first one stashes most; all alike is slower."""
@@ -187,7 +187,8 @@ class Plans(Case):
         """A layer a stage, and an LM head as long as several: only a stage of the head alone is faster."""
         model = MODEL.replace("8000", "80000")
         asked = ("plan", model, "--cluster", "{base: p3.16xlarge, nodes: 1}", "--batch", 64, "--schedule", "1f1b",
-                 "--stages", 8, "--microbatch-size", 4, "--recompute", "none", "--write", self.folder / "plans")
+                 "--stages", 8, "--microbatch-size", 4, "--recompute", "none", "--stack", "none", "--write",
+                 self.folder / "plans")
         result = self.json(*asked)
         helps = result["plans"][0]["would_help"]
         self.assertEqual(len(helps), 1)
