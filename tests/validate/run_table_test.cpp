@@ -42,6 +42,25 @@ TEST(RunTable, ARowIsAScenarioAndWhatWasMeasured) {
     EXPECT_NE(row.scenario.find(line), std::string::npos) << line << row.scenario;
 }
 
+TEST(RunTable, MegatronOverlapsItsReductionWhereAColumnSaysSo) {
+  const auto scenario = [](const std::string& columns, const std::string& cells) {
+    return parse_run_table(
+               "id,model,layers,hidden,heads,vocab,seq,gpu,dp,tp,pp,microbatch,microbatches," +
+                   columns + "\na,llama-1b,6,512,8,1000,256,h100,2,1,2,1,4," + cells + "\n",
+               "t.csv")
+        .at(0)
+        .scenario;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(has(scenario("source,overlap_grad_reduce", "SimuMax,1"), ", overlap: backward}"));
+  EXPECT_TRUE(has(scenario("source,overlap_grad_reduce", "SimuMax,0"), ", overlap: none}"));
+  EXPECT_TRUE(has(scenario("source", "SimuMax"), ", overlap: none}"));
+  EXPECT_FALSE(has(scenario("source", "nanotron"), "overlap"));
+  EXPECT_TRUE(has(scenario("source", "a paper"), "stack: none\n"));
+}
+
 const std::string kVtrain =
     "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,"
     "tensor parallelism,data parallelism,pipeline parallelism,iteration time (ms)\n";
