@@ -216,7 +216,7 @@ Far off, and no aim:
   (p - 1) / (m + p - 1); an op trace of one update would tell.
 * *Llama's context of 131,072 tokens* (-13 %): the paper gathers K and V before attention starts, here they go round beside it; and it
   does not say whether its FLOPs are those of half of the attention (then +21 %). Its step in seconds would decide.
-* *SimuMax's context parallelism* (-5 to -9 %): all-to-alls of heads, which attention waits for, are a ring beside it here; an
+* *SimuMax's context parallelism* (up to -10 %): all-to-alls of heads, which attention waits for, are a ring beside it here; an
   option for them would decide.
 * *torchtitan, eager* (-10, -12 %): the kernels of `torch.compile` are assumed to move half of what eager ones do; a trace of a layer
   with and without it would decide.
