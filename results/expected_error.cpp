@@ -1,6 +1,7 @@
 #include "results/expected_error.hpp"
 
 #include "base/units.hpp"
+#include "scenarios/document.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,8 +29,29 @@ struct Differences {
   }
 };
 
+/// Does the scenario replace numbers of what it names: a map with more than these keys?
+bool replaces(const Value* map, std::initializer_list<std::string_view> besides) {
+  if (map == nullptr || map->kind != Value::Kind::map) return false;
+  return std::ranges::any_of(map->entries, [&](const Value::Entry& entry) {
+    return std::ranges::find(besides, entry.key.text) == besides.end();
+  });
+}
+
+/// What was changed of the software and of the chip that the scenario names.
+struct Replaced {
+  bool stack, chip;
+
+  explicit Replaced(const Scenario& s) {
+    const Value document = parse_document(s.text, s.origin);
+    const Value* const cluster = document.find("cluster");
+    stack = replaces(document.find("stack"), {"base", "name", "fitted_on"});
+    chip = replaces(cluster == nullptr ? nullptr : cluster->find("device"),
+                    {"base", "name", "memory", "memory_bandwidth", "reserved", "allocator_slack"});
+  }
+};
+
 /// Runs of half to twice as many GPUs are of one kind.
-Differences differences(const Scenario& s, const MeasuredRuns& m) {
+Differences differences(const Scenario& s, const Replaced& replaced, const MeasuredRuns& m) {
   const std::int64_t gpus = s.gpu_count();
   const int tensor = s.mesh.size(Axis::tensor);
   const bool neutral = !s.stack.takes_layers_apart() && !s.layer_profile;
@@ -40,6 +62,8 @@ Differences differences(const Scenario& s, const MeasuredRuns& m) {
   d.add(s.layer_profile.has_value() != m.profiled, 32,
         m.profiled ? "layers not measured" : "layers measured elsewhere");
   d.add(chip_of(s.cluster.device.name) != m.chip, 16, "on " + s.cluster.device.name);
+  d.add(replaced.stack, 32, "numbers of the stack changed");
+  d.add(replaced.chip, 16, "numbers of the device changed");
   d.add(!s.unlike.kind.empty(), 16, "with devices of several kinds");
   d.add(type != "fp16" && type != "bf16", 8, "in " + type);
   d.add(!s.missing.empty(), 8, "parts left out");
@@ -63,10 +87,11 @@ const std::vector<MeasuredRuns>& measured_runs() {
 
 std::optional<Json> expected_error(const Scenario& scenario) {
   if (!scenario.transformer) return std::nullopt;
+  const Replaced replaced(scenario);
   const MeasuredRuns* nearest = nullptr;
   Differences least;
   for (const MeasuredRuns& runs : measured_runs()) {
-    Differences other = differences(scenario, runs);
+    Differences other = differences(scenario, replaced, runs);
     if (nearest != nullptr && other.weight >= least.weight) continue;
     nearest = &runs;
     least = std::move(other);

@@ -581,8 +581,11 @@ const std::vector<Field<Summary>>& result_fields() {
        "up to 50,000; beyond that `notes` say so"},
       {"what_to_change", Unit::none,
        [](const Result& r) { return list(r.what_to_change, objects_by(advice_fields())); },
-       "the two changes of keys that make an iteration shortest, on as many GPUs and with as many "
-       "samples per update, each simulated; up to 300,000 ops with `exact`, 10,000 with `fluid`"},
+       "the two changes of keys that make an iteration shortest, on as many GPUs (or, where none "
+       "fits "
+       "there, the one on the fewest more `gpus` that were tried) and with as many samples per "
+       "update, "
+       "each simulated; up to 300,000 ops with `exact`, 100,000 with `fluid`"},
       {"devices", Unit::none,
        [](const Result& r) { return list(r.devices, objects_by(device_fields())); },
        "in their order; in CSV, the most of any"},

@@ -1,6 +1,7 @@
 #include "sweep/evaluate.hpp"
 
 #include "base/error.hpp"
+#include "results/expected_error.hpp"
 #include "results/fitting_split.hpp"
 
 #include <fmt/format.h>
@@ -139,6 +140,15 @@ Row Evaluator::row(const Point& point) const {
     }
   });
   return row;
+}
+
+std::string Evaluator::expected_error(const Point& point) const {
+  try {
+    const auto error = penstock::expected_error(parts_->scenario(point));
+    return error ? expected_error_text(*error) : "";
+  } catch (const InputError&) {
+    return "";
+  }
 }
 
 std::optional<std::string> Evaluator::fitting_split(const Point& point) const {

@@ -31,6 +31,10 @@ class Evaluator {
   /// listed them and there are some (results/fitting_split.hpp). Takes as long as up to 64 rows.
   std::optional<std::string> fitting_split(const Point& point) const;
 
+  /// How far off a point's time may be (results/expected_error.hpp), as a sentence; "" where its
+  /// times are given.
+  std::string expected_error(const Point& point) const;
+
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;

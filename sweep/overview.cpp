@@ -302,6 +302,7 @@ void Overview::add_to_axes(const Cells& row) {
   if (value <= best_) return;
   best_ = value;
   best_settings_ = settings(row);
+  best_number_ = std::strtoull(row[0].c_str(), nullptr, 10);
 }
 
 /// Numbers before texts; what is equal in the order of the points.
@@ -332,7 +333,8 @@ std::string Overview::best() const {
 }
 
 std::optional<Overview::BestPoint> Overview::best_point() const {
-  return best_ > 0 ? std::optional(BestPoint{rate_text(best_), best_settings_}) : std::nullopt;
+  return best_ > 0 ? std::optional(BestPoint{rate_text(best_), best_settings_, best_number_})
+                   : std::nullopt;
 }
 
 std::string Overview::most_frequent(std::size_t status) const {

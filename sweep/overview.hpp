@@ -40,6 +40,7 @@ class Overview {
   std::string counts() const;
   struct BestPoint {
     std::string rate, settings;  ///< "43.4 samples/s", "stages=8, width=2"
+    std::uint64_t number;
   };
   /// Where rows do not train on the same batch, what that means for comparing them; else "".
   std::string batches() const;
@@ -144,6 +145,7 @@ class Overview {
   std::vector<Unfit> unfit_;  ///< the fastest that do not fit
   std::string other_split_;
   std::string best_settings_;
+  std::uint64_t best_number_ = 0;
 };
 
 }  // namespace penstock

@@ -153,12 +153,20 @@ bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& argum
   }
 }
 
-void say_end(const Arguments& arguments, const Overview& overview, const SweepRun& run,
-             const SweepWatch& watch, bool complete) {
+/// Of the best row, how far off it may be; "" where nothing fits or times are given.
+std::string how_sure_of_best(const Overview& overview, const Evaluator& evaluator,
+                             const Space& space) {
+  const auto best = overview.best_point();
+  const std::string error = best ? evaluator.expected_error(space.point(best->number)) : "";
+  return error.empty() ? "" : "the best row may be off: " + error;
+}
+
+void say_end(const Arguments& arguments, const Overview& overview, const std::string& sure,
+             const SweepRun& run, const SweepWatch& watch, bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
   for (const std::string& differ : {overview.models(), overview.batches(), overview.work(),
-                                    overview.gpus(), overview.fixed_width()})
+                                    overview.gpus(), overview.fixed_width(), sure})
     if (!differ.empty()) say("{}\n", differ);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
@@ -249,7 +257,8 @@ int run_sweep(const Arguments& given) {
   if (shows_table(arguments) || report) look_for_split(overview, *evaluator, space, stop_wanted);
   if (shows_table(arguments)) print_painted(overview.table(canvas_of_terminal()));
   flush_output();
-  say_end(arguments, overview, run, *watch, complete);
+  say_end(arguments, overview, how_sure_of_best(overview, *evaluator, space), run, *watch,
+          complete);
   if (report) write_report(report->report(overview, arguments), arguments.value("report"));
   return complete ? exit_ok : exit_interrupted;
 }

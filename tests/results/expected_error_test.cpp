@@ -66,6 +66,11 @@ TEST(ExpectedError, OfAnotherKindSaysInWhatItDiffers) {
   EXPECT_EQ(differs(error_of("nanotron", "{base: dgx-h100, nodes: 2}", ", width: 4, context: 2")),
             "sequences divided");
   EXPECT_EQ(differs(error_of("deepspeed", "dgx-h100")), "stack deepspeed");
+  EXPECT_EQ(differs(error_of("{base: nanotron, matrix_efficiency: 30%}", "dgx-h100")),
+            "numbers of the stack changed");
+  EXPECT_EQ(differs(error_of("nanotron",
+                             "{base: dgx-h100, device: {base: h100, peak: {bf16: 500 TFLOP/s}}}")),
+            "numbers of the device changed");
 }
 
 TEST(ExpectedError, OfGivenTimesIsTheirOwn) {
