@@ -13,6 +13,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <sstream>
 
 namespace penstock {
 namespace {
@@ -107,9 +108,22 @@ std::string how_fast(const Simulation& s, const Result& r) {
   return text + "\n";
 }
 
+/// In lines of at most 120 columns, as all that the table says first.
 std::string how_sure(const Simulation& s) {
+  constexpr std::size_t kColumns = 120;
+  const std::string indent(11, ' ');
   const auto error = s.measured ? std::nullopt : expected_error(s.scenario);
-  return error ? fmt::format("How sure?  {}\n", expected_error_text(*error)) : "";
+  if (!error) return "";
+  std::string text, line = "How sure? ";
+  std::istringstream words(expected_error_text(*error));
+  for (std::string word; words >> word;) {
+    if (display_width(line) + 1 + display_width(word) > kColumns) {
+      text += line + "\n";
+      line = indent.substr(1);
+    }
+    line += " " + word;
+  }
+  return text + line + "\n";
 }
 
 /// A bubble of F and B alone, as a share of updates that end with an optimizer step as well.
