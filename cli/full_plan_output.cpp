@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <ranges>
 
 namespace penstock {
@@ -473,21 +474,19 @@ std::vector<std::string> alone_lines(const FullPlan& full) {
   return lines;
 }
 
+namespace {
+
+/// " (H100)", " (32 A100-80 and 32 V100-16)"; "" where devices have no name.
 std::string devices_text(const Cluster& cluster) {
-  std::vector<std::pair<std::string, int>> kinds;
-  for (int gpu = 0; gpu < cluster.devices(); ++gpu) {
-    const std::string& name = cluster.device_of(gpu).name;
-    const auto known = std::ranges::find(kinds, name, &std::pair<std::string, int>::first);
-    if (known == kinds.end())
-      kinds.emplace_back(name, 1);
-    else
-      ++known->second;
-  }
+  std::map<std::string, int> kinds;
+  for (int gpu = 0; gpu < cluster.devices(); ++gpu) ++kinds[cluster.device_of(gpu).name];
   std::vector<std::string> parts;
   for (const auto& [name, count] : kinds)
-    parts.push_back(fmt::format("{} {}", count, name.empty() ? "GPUs" : name));
-  return fmt::format("{}", fmt::join(parts, " and "));
+    if (!name.empty()) parts.push_back(kinds.size() > 1 ? fmt::format("{} {}", count, name) : name);
+  return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, " and "));
 }
+
+}  // namespace
 
 std::string planner_notes(const FullPlan& full) {
   if (full.compared_notes.empty()) return "";
@@ -499,11 +498,10 @@ std::string task_text(const FullPlan& full) {
   const Scenario& base = problem.base();
   const std::int64_t tokens = full.tokens_per_sample();
   std::string text = fmt::format(
-      "{} of {}: {} samples{} per update, objective {}", devices_text(base.cluster),
-      base.cluster.name, problem.batch(),
-      tokens > 0
-          ? fmt::format(" of {} tokens ({} tokens)", tokens, format_count(tokens * problem.batch()))
-          : "",
+      "{} GPUs of {}{}: {} samples{} per update{}, objective {}", problem.gpus(), base.cluster.name,
+      devices_text(base.cluster), problem.batch(),
+      tokens > 0 ? fmt::format(" of {} tokens", tokens) : "",
+      tokens > 0 ? fmt::format(" ({} tokens)", format_count(tokens * problem.batch())) : "",
       kObjectiveNames[static_cast<std::size_t>(full.request.search.objective)]);
   if (base.transformer && !base.layer_profile)
     text += fmt::format(", software: {}", base.stack.name.empty() ? "none" : base.stack.name);

@@ -39,12 +39,10 @@ double price_of(const FullPlan& full, const FoundPlan& plan);
 std::string price_header(const FullPlan& full);
 /// Which plan to run, a line. Precondition: there is one.
 std::string recommendation_text(const FullPlan& full);
-/// "64 H100", "8 A100-80 and 8 V100-32".
-std::string devices_text(const Cluster& cluster);
 std::string no_plan(const FullPlan& plan);
 /// What the published planners took for granted; empty: nothing.
 std::string planner_notes(const FullPlan& plan);
-/// "64 H100 of dgx-h100: 1024 samples of 8192 tokens (8,388,608 tokens) per update, ...".
+/// "64 GPUs of dgx-h100 (H100): 1024 samples of 8192 tokens per update (8,388,608 tokens), ...".
 std::string task_text(const FullPlan& plan);
 
 }  // namespace penstock

@@ -284,6 +284,7 @@ ScheduleShape PlanFamily::schedule_shape() const {
 bool PlanFamily::admitted() const {
   const Chunks& c = schedule->chunks;
   const auto v = static_cast<std::uint32_t>(chunks);
+  if (shape.depth == 1 && chunks > 1) return false;  // the same device again
   if (schedule->layout == Layout::mirrored) {
     if (v != c.least) return false;  // its two stages of a device are those of the two directions
   } else if (v < c.least || v > c.most || (v - c.least) % c.step != 0) {

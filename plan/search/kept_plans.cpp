@@ -168,10 +168,20 @@ std::vector<FoundPlan> KeptPlans::offer(std::size_t most) const {
     offered[i] = true;
     ++count;
   };
+  const auto any_of_idea = [&](const FoundPlan& plan, auto&& is) {
+    for (std::size_t i = 0; i < plans_.size(); ++i)
+      if (offered[i] && idea_of(plans_[i].choice) == idea_of(plan.choice) && is(plans_[i]))
+        return true;
+    return false;
+  };
   const auto add_idea = [&](std::size_t i) {
-    for (std::size_t other = 0; other < plans_.size(); ++other)
-      if (offered[other] && idea_of(plans_[other].choice) == idea_of(plans_[i].choice)) return;
-    add(i);
+    if (!any_of_idea(plans_[i], [](const FoundPlan&) { return true; })) add(i);
+  };
+  const auto has_as_small = [&](const FoundPlan& plan) {
+    constexpr double kNearly = 1.05;
+    return any_of_idea(plan, [&](const FoundPlan& other) {
+      return other.judgement.memory_bytes <= kNearly * plan.judgement.memory_bytes;
+    });
   };
   // plans_ are in the order of their cost
   std::size_t near = 0, simplest = 0, smallest = 0, to_run = 0;
@@ -184,8 +194,10 @@ std::vector<FoundPlan> KeptPlans::offer(std::size_t most) const {
     if (plan.judgement.memory_bytes < plans_[smallest].judgement.memory_bytes) smallest = near;
     ++near;
   }
-  if (near > 0)
-    for (const std::size_t i : {std::size_t{0}, to_run, simplest, smallest}) add(i);
+  if (near > 0) {
+    for (const std::size_t i : {std::size_t{0}, to_run, simplest}) add(i);
+    if (!has_as_small(plans_[smallest])) add(smallest);
+  }
   for (std::size_t i = 0; i < near; ++i)
     if (!dominated(plans_[i].cost, plans_[i].judgement.memory_bytes, plans_[i].choice)) add_idea(i);
   for (std::size_t i = 0; i < plans_.size(); ++i) add_idea(i);

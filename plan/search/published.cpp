@@ -46,6 +46,9 @@ Choice choice_of(const Plan& plan) {
     choice.placed.insert(choice.placed.end(), stage.devices.begin(), stage.devices.end());
     if (plan.uneven()) choice.widths.push_back(stage.replicas);
   }
+  const bool in_order = std::ranges::is_sorted(choice.placed) && choice.placed.front() == 0 &&
+                        choice.placed.back() + 1 == static_cast<int>(choice.placed.size());
+  if (in_order && !plan.uneven()) choice.placed.clear();  // as ranks lie anyway
   if (plan.planner != "dapple") return choice;
   // Its microbatches are those of all replicas.
   const std::int64_t turns = round_of(plan);
@@ -55,11 +58,13 @@ Choice choice_of(const Plan& plan) {
 }
 
 std::optional<Choice> with_batch_of(const Problem& problem, Choice choice) {
-  std::int64_t& microbatches = choice.family.shape.microbatches;
+  Shape& shape = choice.family.shape;
+  const bool each = choice.family.schedule->update == UpdateRule::stash;
+  std::int64_t& times = each ? shape.microbatch_size : shape.microbatches;
   const auto samples = static_cast<std::int64_t>(problem.resolve(choice).samples_per_update());
-  const std::int64_t each = samples / microbatches;  // they go linearly with the microbatches
-  if (problem.batch() % each != 0) return std::nullopt;
-  microbatches = problem.batch() / each;
+  const std::int64_t unit = samples / times;  // they go linearly with either
+  if (problem.batch() % unit != 0) return std::nullopt;
+  times = problem.batch() / unit;
   return choice;
 }
 

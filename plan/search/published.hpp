@@ -15,9 +15,9 @@ namespace penstock {
 /// The plan as it would be run. Precondition: it has stages, counted in layers of a chain.
 Choice choice_of(const Plan& plan);
 
-/// The same with as many microbatches as make updates of the problem's batch; none where its
-/// replicas cannot: DAPPLE's that take turns, or PipeDream's, which updates once per minibatch.
-/// Throws InputError where the choice is no scenario.
+/// The same with as many microbatches as make updates of the problem's batch, of PipeDream, which
+/// updates once per microbatch, with as large ones; none where its replicas, which take turns,
+/// cannot. Throws InputError where the choice is no scenario.
 std::optional<Choice> with_batch_of(const Problem& problem, Choice choice);
 
 /// What plans are asked by: `simulate`, with the engine that their links need. `problem` must

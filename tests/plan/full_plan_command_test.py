@@ -123,7 +123,7 @@ class Plans(Case):
 
     def test_text_says_plan_limits_bound_and_scenario(self):
         text = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s")
-        for words in ("samples/s", "is the busiest", "scenario of plan 1", "recommended: plan 1"):
+        for words in ("samples/s", "is the busiest", "scenario of plan 1", "recommended: plan "):
             self.assertIn(words, text)
         self.assertRegex(text, r"proven: no|can be more than [0-9.e+]+ % faster")
 
@@ -161,10 +161,10 @@ class Plans(Case):
         self.assertIn("--pipeline-model-parallel-size 4", run["text"])
 
     def test_csv_has_a_row_per_plan(self):
-        lines = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s", "--top", 3,
-                        "--format", "csv").splitlines()
-        self.assertIn("throughput_samples_per_s", lines[0].split(","))
-        self.assertEqual({len(line.split(",")) for line in lines}, {len(lines[0].split(","))})
+        lines = list(csv.reader(self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s", "--top", 3,
+                                        "--format", "csv").splitlines()))
+        self.assertIn("throughput_samples_per_s", lines[0])
+        self.assertEqual({len(line) for line in lines}, {len(lines[0])})
 
     def small_cluster(self, memory):
         return ("plan", MODEL, "--cluster", "{devices: 4, link: 10 GB/s, device: {name: d, peak: {fp16: 10 "
@@ -559,7 +559,7 @@ class Given(Case):
         job = self.scenario_of("model: llama-3-8b\ncluster: {base: dgx-h100, device: H200}\nstack: megatron\n"
                                "schedule: 1f1b\npipeline: {stages: 4, width: 2, global_batch_size: 16}\n")
         first = self.ok("plan", job, "--stages", 4).splitlines()[0]
-        for said in ("Llama-3-8B on 8 H200", "dgx-h100", "16 samples of 8192 tokens (131,072 tokens)",
+        for said in ("Llama-3-8B on 8 GPUs of dgx-h100 (H200): 16 samples of 8192 tokens per update (131,072 tokens)",
                      "software: megatron"):
             self.assertIn(said, first)
         result = self.json("plan", job, "--stages", 4)
@@ -622,8 +622,9 @@ class Rows(Case):
 
     def test_overlap_of_the_reduction_is_among_the_choices(self):
         job = self.folder / "reduces.yaml"
-        job.write_text(f"model: {{profile: {self.layers}, profile_batch: 1}}\ncluster: {{devices: 4, link: 1 GB/s}}\n"
-                       "schedule: 1f1b\npipeline: {stages: 2, width: 2, global_batch_size: 8}\n")
+        job.write_text(f"model: {MODEL.replace('num_attention_heads: 8', 'num_attention_heads: 1')}\n"
+                       f"cluster: {ring(4)}\nstack: {{name: none}}\nschedule: 1f1b\n"
+                       "pipeline: {stages: 2, width: 2, global_batch_size: 8}\n")
         words = "plan", job, "--schedule", "1f1b", "--stages", 2
         best = self.json(*words)["plans"][0]
         self.assertIn("reduction: {overlap: backward}", best["scenario"])

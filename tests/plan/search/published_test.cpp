@@ -94,6 +94,7 @@ TEST(PublishedPlans, AreTakenWithTheBatchThatWasAskedOrNotAtAll) {
   const Problem problem(kSmall, "small", 12);  // it updates once per microbatch
   const auto minibatch = with_batch_of(problem, choice_of(plan));
   ASSERT_TRUE(minibatch);
+  EXPECT_EQ(minibatch->family.shape.microbatch_size, 6);
   EXPECT_DOUBLE_EQ(problem.resolve(*minibatch).samples_per_update(), 12);
 }
 
