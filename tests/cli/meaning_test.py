@@ -737,7 +737,7 @@ class Plan(Case):
         rows = [tuple(str(p.get(k)) for k in ("schedule", "depth", "chunks", "width", "tensor",
                                               "microbatch_size", "sequence_parallel",
                                               "distributed_optimizer")) for p in plan["plans"]]
-        self.assertGreater(len(rows), 3)
+        self.assertGreater(len(rows), 2)
         self.assertEqual(len(set(rows)), len(rows), rows)
 
     def test_what_each_kind_of_gpu_reaches_alone(self):
