@@ -395,7 +395,7 @@ const std::vector<CommandSpec>& table() {
          {},
          false,
          {}},
-        {"time-limit", "SECONDS", "full: of a search; default 50", {}, false, {}},
+        {"time-limit", "SECONDS", "full: of all that it takes; default 50", {}, false, {}},
         {"on", "WHERE", "full: workers elsewhere, as sweep's --on", {}, false, {}},
         {"compare", "", "full: and the published planners' plans, simulated alike", {}, false, {}},
         {"statistics", "", "full: and what the search looked at", {}, false, {}},

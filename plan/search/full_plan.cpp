@@ -34,41 +34,18 @@ Problem with_batch(const std::string& text, const std::string& origin,
   return Problem(text, origin, kBatchPerDevice * one.gpus() * size, request.headroom);
 }
 
-std::string first_line(const InputError& error) {
-  return error.diagnostics().empty() ? error.what() : error.diagnostics().front().message;
-}
-
-/// Of a scenario. One that cannot run as it is given, such as with as many stages as GPUs, is
-/// planned all the same, where nothing but its shape is wrong.
 Problem scenario_problem(const FullPlanRequest& request) {
   const PlanSource& source = request.source;
-  const std::string origin = source.name == "-" ? "standard input" : source.name;
-  const ScenarioTemplate given(source.name);
-  const auto problem_of = [&](const std::vector<Override>& changes) {
-    const Scenario scenario = given.resolve(changes);
-    const std::int64_t batch =
-        source.batch_tokens
-            ? samples_of(*source.batch_tokens,
-                         scenario.transformer ? scenario.transformer->seq_length : 0)
-            : request.batch;
-    return Problem(scenario.text, origin, batch, request.headroom);
-  };
-  try {
-    return problem_of(source.changes);
-  } catch (const InputError& error) {
-    std::vector<Override> changes = source.changes;
-    for (const Override& on_one_stage : std::initializer_list<Override>{
-             {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.split", "even"}})
-      changes.push_back(on_one_stage);
-    std::optional<Problem> problem;
-    try {
-      problem.emplace(problem_of(changes));
-    } catch (const InputError&) {
-      throw error;
-    }
-    problem->set_why_not_as_given(first_line(error));
-    return std::move(*problem);
-  }
+  const PlannedScenario planned = planned_scenario(source);
+  const auto& transformer = planned.scenario.transformer;
+  const std::int64_t batch =
+      source.batch_tokens
+          ? samples_of(*source.batch_tokens, transformer ? transformer->seq_length : 0)
+          : request.batch;
+  Problem problem(planned.scenario.text, source.name == "-" ? "standard input" : source.name, batch,
+                  request.headroom);
+  problem.set_why_not_as_given(planned.why_not_as_given);
+  return problem;
 }
 
 Problem unchecked_problem(const FullPlanRequest& request) {
@@ -260,7 +237,7 @@ GivenJob given_job(const Problem& problem) {
         offer.scenario.samples_per_update() / plan.judgement.iteration_time_s;
     given.offer = std::move(offer);
   } catch (const InputError& error) {
-    given.why_not = first_line(error);
+    given.why_not = first_message(error);
   } catch (const SystemError& error) {
     given.why_not = error.what();
   }

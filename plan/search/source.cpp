@@ -175,8 +175,29 @@ std::string model_problem(const PlanSource& source) {
   return to_yaml(document);
 }
 
+std::string first_message(const InputError& error) {
+  return error.diagnostics().empty() ? error.what() : error.diagnostics().front().message;
+}
+
+PlannedScenario planned_scenario(const PlanSource& source) {
+  const ScenarioTemplate given(source.name);
+  try {
+    return {given.resolve(source.changes)};
+  } catch (const InputError& error) {
+    std::vector<Override> changes = source.changes;
+    for (const Override& on_one_stage : std::initializer_list<Override>{
+             {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.split", "even"}})
+      changes.push_back(on_one_stage);
+    try {
+      return {given.resolve(changes), first_message(error)};
+    } catch (const InputError&) {
+      throw error;
+    }
+  }
+}
+
 Scenario scenario_of(const PlanSource& source) {
-  if (source.input == PlanInput::scenario) return load_scenario(source.name, source.changes);
+  if (source.input == PlanInput::scenario) return planned_scenario(source).scenario;
   return parse_scenario(to_yaml(named_problem(source)), source.origin(),
                         {{"schedule", "1f1b"},
                          {"pipeline.stages", "1"},

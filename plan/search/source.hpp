@@ -2,6 +2,7 @@
 // own model on a cluster, a calibration, or a scenario.
 #pragma once
 
+#include "base/error.hpp"
 #include "plan/plan.hpp"
 #include "scenarios/scenario.hpp"
 
@@ -57,6 +58,18 @@ std::string profile_problem(const PlanSource& source);
 
 /// A model on its cluster, or a calibration on its own, as a scenario without choices.
 std::string model_problem(const PlanSource& source);
+
+/// What is wrong first.
+std::string first_message(const InputError& error);
+
+struct PlannedScenario {
+  Scenario scenario;
+  std::string why_not_as_given{};  ///< not empty: it is that on one stage
+};
+
+/// A scenario. One that cannot run as it is given, such as with as many stages as GPUs, is planned
+/// all the same, where nothing but its shape is wrong. Throws InputError.
+PlannedScenario planned_scenario(const PlanSource& source);
 
 /// What is no profile, as published planners plan it: on one stage until they say how many.
 Scenario scenario_of(const PlanSource& source);

@@ -538,6 +538,8 @@ class Given(Case):
         self.assertEqual(result["batch"], 12)
         self.assertIn("8", result["given"]["why_not"])
         self.assertIn("the job as given does not run: ", self.ok("plan", job))
+        published = CommandCase.run_command.__func__(Case, "plan", job, "--search", "uniform", "--stages", 2)
+        self.assertEqual(published.returncode, 0, published.stderr)
 
     def test_what_is_wrong_beside_the_shape_is_an_error(self):
         job = self.scenario_of(f"model: {MODEL}\ncluster: {ring(6)}\nschedule: 1f1b\n"
