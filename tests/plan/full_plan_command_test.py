@@ -127,6 +127,14 @@ class Plans(Case):
             self.assertIn(words, text)
         self.assertRegex(text, r"proven: no|can be more than [0-9.e+]+ % faster")
 
+    def test_what_is_found_while_orders_are_looked_into_may_end_the_search(self):
+        """With the software's overlapped reductions nothing was left to open behind such a find."""
+        job = self.folder / "overlaps.yaml"
+        job.write_text("model: llama-3-70b\ncluster: {base: dgx-h100, nodes: 8}\nstack: megatron\nschedule: 1f1b\n"
+                       "pipeline: {stages: 8, tensor: 4, width: 2, global_batch_size: 1024, sequence_parallel: true, "
+                       "distributed_optimizer: true}\n")
+        self.assertTrue(self.json("plan", job, "--effort", 3000)["plans"])
+
     def test_statistics_are_said_on_request(self):
         search = "plan", self.layers, "--search", "full", "--level", "4x10GB/s"
         for words in ("proven worse", "cuts simulated as a bound"):
