@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <span>
@@ -41,6 +42,7 @@ constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
     {"head_size", "head_dim"},
     {"attention_head_dim", "head_dim"},
     {"d_ff", "ffn_hidden_size"},
+    {"hidden_dim", "ffn_hidden_size"},
     {"num_ln_in_parallel_attn", "norms"},
     {"sliding_window_size", "sliding_window"}};
 
@@ -155,6 +157,8 @@ constexpr std::string_view kMeaningless[] = {
     "torchscript",
     "openai_gelu",
     "logit_scale",
+    "multiple_of",
+    "ffn_dim_multiplier",
     "experts_per_token",
     "swiglu_limit",
     "norm_topk_prob",
@@ -290,6 +294,8 @@ class Adoption {
       : document_(document), diagnostics_(diagnostics), notes_(notes) {}
 
   void run() {
+    published_ = document_.find("dim") != nullptr && document_.find("n_layers") != nullptr &&
+                 document_.find("norm_eps") != nullptr && document_.find("model_type") == nullptr;
     take_language_model();
     join_map("attn_config");
     rename_keys();
@@ -422,6 +428,7 @@ class Adoption {
     const Value::Entry* said = given("family");
     if (said == nullptr) said = given("model_type");
     if (said != nullptr) origin_ = *said;
+    if (said == nullptr && published_) return take_published();
     if (said == nullptr) return find_type_by_activation();
     type_ = find_foreign_type(said->value.text);
     if (type_ != nullptr || experts_of(document_) != nullptr) return;  // which are refused
@@ -460,6 +467,17 @@ class Adoption {
         "{}: the model_type '{}' is not known; all of its keys are a llama's (gated MLP, RMS norm, "
         "rotary positions), so it is taken as one",
         document_.source->name, what));
+  }
+
+  /// Llama's and Mistral's own params.json, in which the MLP's width may have to be worked out
+  /// (meta-llama/llama3, llama/model.py).
+  void take_published() {
+    type_ = find_foreign_type("llama");
+    if (number_of("ffn_hidden_size") > 0) return;
+    const double multiple = std::max(number_of("multiple_of"), 1.0);
+    const double factor = given("ffn_dim_multiplier") ? number_of("ffn_dim_multiplier") : 1;
+    const double width = std::floor(factor * std::floor(8 * number_of("hidden_size") / 3));
+    add_default("ffn_hidden_size", fmt::format("{:.0f}", std::ceil(width / multiple) * multiple));
   }
 
   /// Megatron's arguments have no type, and say gates and norms in words of their own.
@@ -868,7 +886,7 @@ class Adoption {
   std::vector<std::string>& notes_;
   const ForeignType* type_ = nullptr;
   std::optional<Value::Entry> origin_;  ///< where the file says its type
-  bool by_keys_ = false, no_window_ = false, no_pattern_ = false;
+  bool published_ = false, by_keys_ = false, no_window_ = false, no_pattern_ = false;
   std::string missing_, extra_parameters_;
   std::vector<Value::Entry> kept_;
   std::vector<std::string> meaningless_, unknown_;

@@ -162,6 +162,18 @@ TEST(ForeignModels, AnUnknownTypeIsTakenByItsKeysWhereAllAreKnown) {
   EXPECT_NE(refused(gelu).find("'novelty' is not known (known: gpt2"), std::string::npos);
 }
 
+TEST(ForeignModels, PublishedParametersFilesAreRead) {
+  const std::string llama3 =
+      R"({"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256,
+         "multiple_of": 1024, "ffn_dim_multiplier": 1.3, "norm_eps": 1e-5, "rope_theta": 5e5,
+         "max_seq_len": 8192})";
+  EXPECT_EQ(read(llama3).model.parameters(), 8'030'261'248);
+  const std::string nemo =
+      R"({"dim": 5120, "n_layers": 40, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32,
+         "n_kv_heads": 8, "norm_eps": 1e-5, "vocab_size": 131072, "max_seq_len": 8192})";
+  EXPECT_EQ(read(nemo).model.parameters(), 12'247'782'400);
+}
+
 TEST(ForeignModels, WhatIsNoDenseDecoderIsRefused) {
   for (const auto& [text, why] : std::initializer_list<std::pair<std::string, const char*>>{
            {R"({"model_type": "t5", "d_model": 512})", "an encoder-decoder"},
