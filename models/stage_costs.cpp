@@ -312,7 +312,17 @@ class StageModel {
         size * stack_.kept_per_column * static_cast<double>(model_.ffn_hidden_size);
     return b_ * static_cast<double>(model_.seq_length) *
                (divided / tensor_.degree + whole_on_each * h) +
-           (recompute == Recompute::none ? probability_bytes() : 0);
+           (recompute == Recompute::none ? probability_bytes() : 0) + beyond_family_bytes();
+  }
+
+  /// What a layer keeps more than one of its family, whose layers a stack's numbers are of.
+  double beyond_family_bytes() const {
+    if (!model_.own_form && !model_.head_dim) return 0;
+    TransformerSpec usual = model_;
+    usual.own_form.reset();
+    usual.head_dim.reset();
+    return model_.layer_activation_bytes(b_, Recompute::selective, tensor_) -
+           usual.layer_activation_bytes(b_, Recompute::selective, tensor_);
   }
 
   double kept_logits_bytes() const {

@@ -390,17 +390,20 @@ class Adoption {
   /// SigLIP's encoder and Gemma 3's projection of what it sees (transformers' siglip and gemma3);
   /// 0 of others.
   static std::int64_t vision_parameters(const Value& vision, double text_width) {
+    constexpr double kMostOfSize = 1e5;  // products of three fit 63 bits
     const Value* type = vision.find("model_type");
     const auto size = [&](const char* key) {
-      return static_cast<std::int64_t>(std::min(first_of(vision, {key}), 1e6));
+      return static_cast<std::int64_t>(std::min(first_of(vision, {key}), kMostOfSize));
     };
     const std::int64_t h = size("hidden_size"), f = size("intermediate_size");
     const std::int64_t patch = size("patch_size"), image = size("image_size");
-    if (type == nullptr || type->text != "siglip_vision_model" || h * f * patch * image == 0)
+    if (type == nullptr || type->text != "siglip_vision_model" || h == 0 || f == 0 || patch == 0 ||
+        image == 0)
       return 0;
     const std::int64_t layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h;
     const std::int64_t patches = 3 * patch * patch * h + h + image / patch * (image / patch) * h;
-    const std::int64_t projection = h * static_cast<std::int64_t>(std::min(text_width, 1e6)) + h;
+    const std::int64_t projection =
+        h * static_cast<std::int64_t>(std::min(text_width, kMostOfSize)) + h;
     return size("num_hidden_layers") * layer + patches + 2 * h + projection;
   }
 
@@ -796,7 +799,7 @@ class Adoption {
   }
 
   void settle_window() {
-    const int layers = static_cast<int>(number_of("num_layers"));
+    const int layers = static_cast<int>(std::clamp(number_of("num_layers"), 0.0, 1e6));
     const std::optional<int> full = listed_full_layers();
     const Value::Entry* window = given("sliding_window");
     // Qwen's layers from max_window_layers on have a window, where there is one at all.

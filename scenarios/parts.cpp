@@ -177,9 +177,7 @@ void check_shape(const TransformerSpec& t, const Section& model) {
                       static_cast<double>(t.hidden_size + t.ffn_hidden_size);
   const double embedding =
       static_cast<double>(t.vocab_size + t.seq_length) * static_cast<double>(t.hidden_size);
-  if (size > 1e15 || embedding > 1e15 || t.query_size() > 10'000'000 ||
-      static_cast<double>(t.extra_parameters.value_or(0)) > 1e15)
-    model.refuse("the model has more than 10^15 parameters");
+  if (size > 1e15 || embedding > 1e15) model.refuse("the model has more than 10^15 parameters");
   if (model.has("full_attention_every") && !model.has("sliding_window"))
     model.refuse("full_attention_every", "'full_attention_every' needs 'sliding_window', too");
 }
@@ -205,6 +203,8 @@ std::optional<LayerForm> read_form(Family family, const Section& model) {
 }
 
 }  // namespace
+
+constexpr std::int64_t kMostQuerySize = 10'000'000;
 
 ParameterBytes read_parameter_bytes(const Section& model, bool single) {
   ParameterBytes bytes;
@@ -236,6 +236,11 @@ TransformerSpec read_transformer(const Section& model) {
   t.num_query_groups = model.integer("num_query_groups").value_or(t.num_attention_heads);
   t.ffn_hidden_size = model.integer("ffn_hidden_size").value_or(4 * t.hidden_size);
   t.head_dim = model.integer("head_dim");
+  if (t.head_dim && t.query_size() > kMostQuerySize) {
+    model.refuse("head_dim", fmt::format("heads of {} elements make queries of more than {}",
+                                         *t.head_dim, kMostQuerySize));
+    t.head_dim.reset();
+  }
   if (t.query_size() == t.hidden_size) t.head_dim.reset();
   t.own_form = read_form(t.family, model);
   t.sliding_window = model.integer("sliding_window");

@@ -236,6 +236,41 @@ TEST(Stack, SinglePrecisionKeepsTwice) {
   }
 }
 
+TEST(Stack, LayersKeepWhatTheyHaveBeyondTheirFamily) {
+  StackSpec stack = plain_stack();
+  stack.kept_per_hidden = 40;
+  const TransformerSpec usual = llama_3_8b();
+  TransformerSpec wide = usual, same = usual;
+  wide.head_dim = 256;
+  LayerForm form = wide.form();
+  form.norms = 4;
+  wide.own_form = form;
+  same.own_form = same.form();
+  const auto kept = [&](const TransformerSpec& model, const StackSpec& with) {
+    return static_cast<double>(costs_with(with, model, {4, 4, 4})[1].activation_bytes);
+  };
+  EXPECT_EQ(kept(same, stack), kept(usual, stack));
+  EXPECT_EQ(kept(wide, stack) - kept(usual, stack), kept(wide, {}) - kept(usual, {}));
+  EXPECT_GT(kept(wide, stack), kept(usual, stack));
+}
+
+TEST(Stack, AParallelResidualSumsOncePerLayer) {
+  TransformerSpec usual = llama_3_8b(), parallel = usual;
+  LayerForm form = parallel.form();
+  form.parallel_residual = true;
+  parallel.own_form = form;
+  const auto exchanged = [](const TransformerSpec& model) {
+    StageCostOptions options;
+    options.tensor = {4, false};
+    std::int64_t bytes = 0;
+    for (const Segment& s : costs_with({}, model, {4, 4, 4}, options)[1].recipes[0].segments)
+      if (s.lane == Lane::exchange) bytes += s.bytes;
+    return bytes;
+  };
+  EXPECT_GT(exchanged(parallel), 0);
+  EXPECT_EQ(exchanged(usual), 2 * exchanged(parallel));
+}
+
 TEST(Stack, OptimizerMovesWhatItSays) {
   StackSpec stack;  // neutral but for this
   stack.optimizer_traffic = 30;
