@@ -1,4 +1,5 @@
 // What a scenario means: defaults, units, names of other tools, bases and files, published sizes.
+#include "scenarios/megatron_arguments.hpp"
 #include "scenarios/scenario.hpp"
 
 #include "base/error.hpp"
@@ -295,6 +296,24 @@ TEST(Models, AConfigCanBeABase) {
   const TransformerSpec t = model("{base: foreign/gpt2.json, seq_length: 512}");
   EXPECT_EQ(t.seq_length, 512);
   EXPECT_EQ(t.num_layers, 12);
+}
+
+TEST(Models, FactsOfALayerBecomeFlagsOfMegatronOrAreRefused) {
+  const auto flags = [](const std::string& facts) {
+    const Scenario s =
+        beside_tests("model: {base: llama-3-8b, " + facts +
+                     "}\ncluster: dgx-h100\nschedule: 1f1b\npipeline: {stages: 8}\n");
+    return megatron_arguments(s);
+  };
+  const std::string text = flags(
+      "qk_norm: head, head_dim: 64, biases: qkv, sliding_window: 4096, full_attention_every: 4");
+  for (const char* flag :
+       {"--qk-layernorm", "--kv-channels 64", "--disable-bias-linear", "--add-qkv-bias",
+        "--window-size 4095,0", "--window-attn-skip-freq 4", "--swiglu"})
+    EXPECT_NE(text.find(flag), std::string::npos) << flag << text;
+  for (const char* fact : {"norms: 4", "qk_norm: width", "parallel_residual: true",
+                           "positions: alibi", "norm: layer-without-bias", "biases: mlp"})
+    EXPECT_THROW(flags(fact), InputError) << fact;
 }
 
 TEST(Models, NamesOfMegatronAndHuggingFaceMeanTheSame) {
