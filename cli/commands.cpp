@@ -280,6 +280,12 @@ const std::vector<CommandSpec>& table() {
          {},
          true,
          {}},
+        {"launch",
+         "N",
+         "of a JOB's script that starts several: which; default: the first",
+         {},
+         false,
+         {}},
         {"model",
          "NAME",
          "of Megatron's or torchtitan's JOB: a model or its file, which gives the sizes that it "

@@ -358,6 +358,11 @@ bool of_titan(const ScriptOption& option) {
          option.name.starts_with("experimental.pipeline");
 }
 
+/// Is it an option by which a launch is one of torchtitan's?
+bool is_titan_flag(const std::string& name) {
+  return name.find('.') != name.npos || name == "config-file";
+}
+
 /// What a script's --job.config_file says, which its flags go over.
 std::vector<ScriptOption> options_of_file(const std::vector<ScriptOption>& flags,
                                           const std::string& origin) {
@@ -384,16 +389,17 @@ std::vector<ScriptOption> options_of_file(const std::vector<ScriptOption>& flags
 
 /// A file of TOML, or flags in a script.
 std::vector<ScriptOption> titan_options(const std::string& text, const std::string& origin,
-                                        const ShellVariables& defined) {
+                                        const ScriptSurroundings& defined) {
   std::vector<ScriptOption> options = toml_options(text);
   std::erase_if(options,
                 [](const ScriptOption& o) { return o.name.find_first_of("-$ ") != o.name.npos; });
   const bool is_toml = std::ranges::any_of(options, of_titan);
-  std::vector<ScriptOption> flags = script_options(text, defined);
+  std::vector<ScriptOption> flags =
+      is_toml ? std::vector<ScriptOption>{}
+              : script_launch(text, origin, defined, is_titan_flag).options;
   for (ScriptOption& flag : flags) std::ranges::replace(flag.name, '-', '_');
   if (!is_toml) options = options_of_file(flags, origin);
-  for (ScriptOption& flag : flags)
-    if (!is_toml || flag.name.find('.') != flag.name.npos) options.push_back(std::move(flag));
+  for (ScriptOption& flag : flags) options.push_back(std::move(flag));
   if (std::ranges::none_of(options, of_titan))
     throw InputError(origin,
                      "has none of torchtitan's options, such as [parallelism] "
@@ -728,7 +734,7 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
 }
 
 std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
-                                   const std::string& cluster, const ShellVariables& defined,
+                                   const std::string& cluster, const ScriptSurroundings& defined,
                                    const std::string& model_name) {
   const JobCluster where(cluster);
   ImportNotes notes(titan_options(text, origin, defined), "", kTitanKnown);

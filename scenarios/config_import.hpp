@@ -21,7 +21,8 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
 /// where its flavor is not known and no model is given, and where numbers depend on variables that
 /// are not known.
 std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
-                                   const std::string& cluster, const ShellVariables& defined = {},
+                                   const std::string& cluster,
+                                   const ScriptSurroundings& defined = {},
                                    const std::string& model = {});
 
 }  // namespace penstock

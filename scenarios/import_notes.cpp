@@ -87,8 +87,11 @@ std::string ImportNotes::word(const std::string& name, const std::string& meanin
   ScriptOption* option = find(name, meaning);
   if (option == nullptr || option->values.empty()) return "";
   option->values.resize(1);  // what follows is not its own
-  if (is_untold(option->values.front())) unreadable(name);
-  return option->values.front();
+  const std::string& value = option->values.front();
+  if (is_untold(value)) unreadable(name);
+  if (is_untold(value) && (name.starts_with("recompute-") || name.starts_with("pipeline-")))
+    untold_[name] = value;
+  return value;
 }
 
 std::vector<std::string> ImportNotes::words(const std::string& name, const std::string& meaning) {
@@ -203,18 +206,61 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) cons
                                                 : fmt::format("did you mean {}{}?", dashes_, meant);
 }
 
-std::string ImportNotes::untold_text() const {
-  std::vector<std::string> values, defines;
-  for (const auto& [name, value] : untold_) {
-    values.push_back(printable(fmt::format("{}{} {}", dashes_, name, value)));
-    for (const std::string& variable : variables_in(value)) {
-      const std::string define = printable(fmt::format("--define {}=N", variable));
-      if (std::ranges::find(defines, define) == defines.end()) defines.push_back(define);
+/// The place of an option, still without a message.
+Diagnostic ImportNotes::at(const ScriptOption& option, const std::string& origin) {
+  Diagnostic error = option.place;
+  if (error.where.origin.empty()) error.where = {origin, option.line, option.line > 0 ? 1 : 0};
+  return error;
+}
+
+/// What `option` would need to be told, as an error where it stands.
+Diagnostic ImportNotes::untold(const ScriptOption& option, const std::string& what,
+                               const std::string& origin) const {
+  Diagnostic error = at(option, origin);
+  std::vector<std::string> defines;
+  for (const std::string& name : option.asked)
+    defines.push_back(
+        printable(fmt::format("--define {}={}", name, option.values.empty() ? "VALUE" : "N")));
+  error.message = fmt::format(
+      "{}; give {}", what,
+      defines.empty() ? "a number in its place" : fmt::format("{}", fmt::join(defines, " ")));
+  return error;
+}
+
+/// Errors for what a run of the script would tell: values, words that may be options, conditions.
+std::vector<Diagnostic> ImportNotes::untold_options(const std::string& origin) const {
+  std::vector<Diagnostic> errors;
+  for (std::size_t i = 0; i < options_.size(); ++i) {
+    const ScriptOption& option = options_[i];
+    const std::string words = fmt::format("{} {}", shown(i), fmt::join(option.values, " "));
+    const bool last = last_.at(option.name) == i;
+    if (option.bundle) {
+      errors.push_back(untold(
+          option,
+          fmt::format("'{}' may hold any flags, and nothing sets it", printable(option.name)),
+          origin));
+    } else if (last && untold_.contains(option.name)) {
+      errors.push_back(untold(
+          option, fmt::format("'{}' cannot be told without running the script", printable(words)),
+          origin));
+    } else if (is_in_question(i)) {
+      errors.push_back(untold(option,
+                              fmt::format("'{}' stands under a condition that is not known, {}",
+                                          printable(words), printable(option.condition)),
+                              origin));
     }
   }
-  return fmt::format(
-      "{} cannot be told without running it; give {}", fmt::join(values, ", "),
-      defines.empty() ? "numbers in their place" : fmt::format("{}", fmt::join(defines, " ")));
+  return errors;
+}
+
+/// Does a condition that is not known decide whether an option counts that means something here?
+bool ImportNotes::is_in_question(std::size_t i) const {
+  const ScriptOption& option = options_[i];
+  if (option.condition.empty() || settled_.contains(option.name)) return false;
+  const std::size_t last = last_.at(option.name);
+  for (std::size_t k = i; k <= last; ++k)
+    if (options_[k].name == option.name && options_[k].condition.empty()) return false;
+  return kinds_[last] == Kind::understood || kinds_[last] == Kind::unmodelled;
 }
 
 std::string ImportNotes::asked_text() const {
@@ -236,15 +282,18 @@ std::string ImportNotes::asked_text() const {
 
 void ImportNotes::refuse(const std::string& origin) const {
   std::vector<Diagnostic> errors;
-  const auto add = [&](const std::string& text, int line = 0) {
-    errors.push_back({{origin, line, line > 0 ? 1 : 0}, text, "", 1, 0});
+  const auto add = [&](const std::string& text) {
+    errors.push_back({{origin, 0, 0}, text, "", 1, 0});
   };
-  if (!untold_.empty()) add(untold_text());
+  errors = untold_options(origin);
   if (!asked_.empty()) add(asked_text());
-  for (const auto& [name, value] : faults_)
-    add(fmt::format("{} must be an integer from 1 to {}, got '{}'",
-                    printable(shown(last_.at(name))), kMostOfAnOption, printable(value)),
-        options_[last_.at(name)].line);
+  for (const auto& [name, value] : faults_) {
+    const std::size_t option = last_.at(name);
+    errors.push_back(at(options_[option], origin));
+    errors.back().message =
+        fmt::format("{} must be an integer from 1 to {}, got '{}'", printable(shown(option)),
+                    kMostOfAnOption, printable(value));
+  }
   if (!errors.empty()) throw InputError(std::move(errors));
 }
 
@@ -296,7 +345,7 @@ std::string ImportNotes::line(std::size_t i) const {
 }
 
 std::string ImportNotes::comments() const {
-  std::string out, conditional;
+  std::string out;
   for (const auto& [kind, title] :
        {std::pair{Kind::understood, "understood"},
         {Kind::unmodelled, "cannot be modelled"},
@@ -306,13 +355,9 @@ std::string ImportNotes::comments() const {
     std::string lines;
     for (std::size_t i = 0; i < options_.size(); ++i) {
       if (kinds_[i] != kind || last_.at(options_[i].name) != i) continue;
-      const bool taken = kind == Kind::understood && !options_[i].condition.empty();
-      (taken ? conditional : lines) += line(i);
+      lines += line(i);
     }
     if (!lines.empty()) out += fmt::format("# {}:\n{}", title, lines);
-    if (!conditional.empty() && kind == Kind::understood)
-      out += fmt::format("# under a condition, taken as true (--define NAME=VALUE decides):\n{}",
-                         conditional);
   }
   if (!assumed_.empty()) out += "# assumed, as it does not say:\n";
   for (const std::string& line : assumed_) out += fmt::format("#   {}\n", line);

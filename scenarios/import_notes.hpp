@@ -74,7 +74,10 @@ class ImportNotes {
   void assume(std::string line) { assumed_.push_back(std::move(line)); }
   /// Something else says it.
   void not_asked(std::initializer_list<std::string> names) {
-    for (const std::string& name : names) untold_.erase(name);
+    for (const std::string& name : names) {
+      untold_.erase(name);
+      settled_.insert(name);
+    }
   }
 
   /// Comment lines of YAML: one for each option, and one for each assumption; and the scenario's
@@ -93,7 +96,11 @@ class ImportNotes {
   ScriptOption* find(const std::string& name, const std::string& meaning);
   bool is_off(std::size_t option) const;
   void refuse(const std::string& origin) const;
-  std::string untold_text() const;
+  static Diagnostic at(const ScriptOption& option, const std::string& origin);
+  Diagnostic untold(const ScriptOption& option, const std::string& what,
+                    const std::string& origin) const;
+  std::vector<Diagnostic> untold_options(const std::string& origin) const;
+  bool is_in_question(std::size_t option) const;
   std::string asked_text() const;
   void sort_out();
   const UnmodelledOption* unmodelled_row(const std::string& name) const;
@@ -114,6 +121,7 @@ class ImportNotes {
   std::map<std::string, std::string> untold_;  ///< numbers by variables that are not known
   std::vector<std::pair<std::string, std::string>> asked_;  ///< and how they can be given
   std::map<std::string, std::string> faults_;               ///< by name: values that are no number
+  std::set<std::string> settled_;                           ///< said by something else
   mutable std::set<std::string> known_names_;               ///< whose meaning was asked for
   std::vector<std::string> needs_more_, needs_less_;
 };

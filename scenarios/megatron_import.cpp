@@ -591,7 +591,7 @@ class Import : public ImportNotes {
   std::int64_t layers_ = 0, per_node_ = 8;
 };
 
-bool is_of_megatron(const ScriptOption& option) {
+bool is_of_megatron(const std::string& name) {
   static constexpr std::string_view kSome[] = {"num-layers",
                                                "hidden-size",
                                                "micro-batch-size",
@@ -599,12 +599,12 @@ bool is_of_megatron(const ScriptOption& option) {
                                                "tensor-model-parallel-size",
                                                "model-parallel-size",
                                                "encoder-num-layers"};
-  return std::ranges::find(kSome, option.name) != std::end(kSome);
+  return std::ranges::find(kSome, name) != std::end(kSome);
 }
 
 /// A definition is a flag where its name can be no variable's, or is no variable of the script:
 /// num-layers, num_layers, bf16.
-std::vector<ScriptOption> defined_flags(const ShellVariables& defined, std::string_view text) {
+std::vector<ScriptOption> defined_flags(const ScriptSurroundings& defined, std::string_view text) {
   std::vector<ScriptOption> out;
   for (const auto& [name, value] : defined) {
     const bool used = text.find("$" + name) != text.npos || text.find("${" + name) != text.npos ||
@@ -624,19 +624,24 @@ std::vector<ScriptOption> defined_flags(const ShellVariables& defined, std::stri
 }  // namespace
 
 std::string scenario_of_megatron(std::string_view text, const std::string& origin,
-                                 const std::string& cluster, const ShellVariables& defined,
+                                 const std::string& cluster, const ScriptSurroundings& defined,
                                  const std::string& model) {
   MegatronJob job{.options = {}, .origin = origin, .cluster = cluster, .model = model};
+  std::string why_none;
   if (is_flag_file(text, origin)) {
     read_flag_file(std::string(text), job);
   } else {
-    job.options = script_options(text, defined);
-    job.programs = programs_in(text);
+    ScriptLaunch launch = script_launch(text, origin, defined, is_of_megatron);
+    job.options = std::move(launch.options);
+    job.notes = std::move(launch.notes);
+    job.programs = programs_in(launch.command);
+    why_none = launch.none.empty() ? "" : ": " + launch.none;
   }
   for (ScriptOption& flag : defined_flags(defined, text)) job.options.push_back(std::move(flag));
-  if (std::ranges::none_of(job.options, is_of_megatron))
+  if (std::ranges::none_of(job.options, is_of_megatron, &ScriptOption::name))
     throw InputError(
-        origin, "has none of Megatron-LM's flags, such as --num-layers and --micro-batch-size");
+        origin,
+        "has none of Megatron-LM's flags, such as --num-layers and --micro-batch-size" + why_none);
   read_deepspeed_config(job);
   return Import(std::move(job)).scenario();
 }

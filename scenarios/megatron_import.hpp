@@ -16,7 +16,7 @@ namespace penstock {
 /// flags. Throws InputError where the text has no Megatron-LM flag, where it trains another kind of
 /// model, and with all at once that it does not say and that would make it another job.
 std::string scenario_of_megatron(std::string_view text, const std::string& origin,
-                                 const std::string& cluster, const ShellVariables& defined = {},
+                                 const std::string& cluster, const ScriptSurroundings& defined = {},
                                  const std::string& model = {});
 
 }  // namespace penstock

@@ -1,560 +1,481 @@
 #include "scenarios/shell_words.hpp"
 
-#include "scenarios/shell_values.hpp"
+#include "scenarios/shell_machine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <cctype>
-#include <cstdint>
+#include <filesystem>
+#include <span>
 #include <utility>
 
 namespace penstock {
 namespace {
 
-bool is_option(std::string_view word) {  // "-5" and "-" are values
-  return word.starts_with("--") && word.size() > 2;
+constexpr std::size_t kMostOptions = 20'000;
+
+/// `--name`, `--name=value`; "-5", "-" and a text with blanks in front of any '=' are values.
+bool is_option(std::string_view word) {
+  if (!word.starts_with("--") || word.size() < 3) return false;
+  const std::string_view name = word.substr(2, word.find('=') - 2);
+  return !name.empty() &&
+         std::ranges::none_of(name, [](char c) { return is_blank(c) || c == '\''; });
 }
 
-/// Where a word stands in its command: later in it, or first, on a line or behind a separator.
-enum class Start : std::uint8_t { inside, line, separator };
+std::string with_sign(const std::string& a, const std::string& b) {
+  constexpr std::size_t kShown = 200;
+  if (a.empty() || b.empty()) return a + b;
+  return a.size() > kShown ? a : a + " && " + b;
+}
 
-struct Word {
-  std::string text;  ///< empty: what was before ends here
-  int line = 0;
-  Start start = Start::inside;
-  std::string condition;
-};
+/// The name of a variable that holds options, as such names go.
+bool sounds_like_options(std::string name) {
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return std::ranges::any_of(
+      std::array{"ARG", "OPT", "FLAG", "PARAM", "EXTRA", "LAUNCH", "CONFIG"},
+      [&](const char* part) { return name.find(part) != std::string::npos; });
+}
+
+bool sounds_like_file(std::string name) {
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return std::ranges::any_of(
+      std::array{"SCRIPT", "PATH", "FILE", "DIR", "PY", "EXE", "HOME", "ROOT", "BIN"},
+      [&](const char* part) { return name.find(part) != std::string::npos; });
+}
 
 struct Condition {
-  Truth truth = Truth::yes;
-  std::string text;  ///< where it is unknown
+  std::string text;
+  ShellNames names;
 };
 
-/// No longer than what is shown.
-std::string with_sign(const std::string& a, const char* sign, const std::string& b) {
-  constexpr std::size_t kShown = 200;
-  return a.size() > kShown ? a : a + sign + b;
-}
-
-Condition both(const Condition& a, const Condition& b) {
-  if (a.truth == Truth::no || b.truth == Truth::no) return {Truth::no, ""};
-  if (a.truth == Truth::yes) return b;
-  if (b.truth == Truth::yes || a.text == b.text) return a;
-  return {Truth::unknown, with_sign(a.text, " && ", b.text)};
-}
-
-Condition either(const Condition& a, const Condition& b) {
-  if (a.truth == Truth::yes || b.truth == Truth::yes) return {};
-  if (a.truth == Truth::no) return b;
-  return b.truth == Truth::no ? a : Condition{Truth::unknown, with_sign(a.text, " || ", b.text)};
-}
-
-struct Block {
-  enum class Kind : std::uint8_t { branches, cases, group };  ///< if ... fi, case ... esac, { ... }
-  Kind kind = Kind::branches;
-  Condition now{};       ///< of the branch that is read
-  bool decided = false;  ///< an earlier branch was taken
-};
-
-class Script {
+/// The words of a launch as options.
+class Options {
  public:
-  explicit Script(std::string_view text, const ShellVariables& defined = {})
-      : text_(text), values_(defined), defined_(defined) {}
+  Options(const ShellMachine& machine, const std::vector<ScriptOption>& batch)
+      : machine_(machine), out_(batch) {}
 
-  std::vector<Word> words() {
-    while (at_ < text_.size()) next();
-    return std::move(words_);
+  std::vector<ScriptOption> of(const ShellLaunch& launch) {
+    const std::string program = launch.words[0].known() ? launch.words[0].shown() : "";
+    launcher_ = program.substr(program.rfind('/') + 1);
+    for (const ShellText& word : launch.words) {
+      add(word, {});
+      first_ = false;
+    }
+    return std::move(out_);
   }
 
  private:
-  static constexpr std::size_t kLongest = 65'536;  // of a word with its variables, about
-  static constexpr int kDeepest = 20;              // of defaults within defaults
-
-  char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  char after() const { return at_ + 1 < text_.size() ? text_[at_ + 1] : '\0'; }
-
-  void next() {
-    const char c = here();
-    if (c == '\n') {
-      ++line_, ++at_;
-      if (open_ == 0) end_command(Start::line);  // in an array lines end nothing
-    } else if (c == ';' || c == '|' || c == '&') {
-      separator();
-    } else if (c == '<' || c == '>') {
-      redirection();
-    } else if (c == '{' || c == '}') {
-      brace(c);
-    } else if (is_blank(c) || c == '(' || c == ')') {
-      open_ = std::max(0, open_ + (c == '(' ? 1 : c == ')' ? -1 : 0));
-      ++at_;
-    } else if (c == '\\' && (after() == '\n' || after() == '\r')) {
-      at_ += after() == '\r' && text_.substr(at_ + 2).starts_with('\n') ? 3 : 2;
-      ++line_;
-    } else if (c == '#') {
-      comment();
-    } else {
-      word();
-    }
+  void add(const ShellText& word, const Condition& under) {
+    if (word.empty()) return add_value(word, under);
+    const ShellPiece& piece = word.pieces.front();
+    const bool alone = word.pieces.size() == 1 && !piece.known && !piece.quoted;
+    if (alone && piece.choice && has_option(*piece.choice, 0)) return add_choice(piece, under);
+    if (alone && is_bundle(piece)) return add_bundle(word, under);
+    if (!is_option(word.shown())) return add_value(word, under);
+    add_option(word, under);
   }
 
-  void separator() {
-    const char c = here();
-    const bool twice = after() == c;
-    const std::size_t begin = at_;
-    at_ += twice ? 2 : 1;
-    if (test_ && !test_.plain)
-      return test_.words.emplace_back(text_.substr(begin, at_ - begin)), void();
-    if (test_) end_test(begin);
-    if (c == ';' || (c == '&' && !twice)) return end_command(Start::separator);
-    first_ = Start::separator;
-    if (!twice) return;  // a pipe
-    barrier();
-    next_is_or_ = c == '|';
-    const Truth so_far = result_.truth;
-    if (next_is_or_ && so_far == Truth::unknown && !chained_)
-      guard_ = {Truth::unknown, "! " + result_.text};
-    else
-      guard_ = next_is_or_ ? Condition{so_far == Truth::no ? Truth::yes : Truth::no, ""} : result_;
-    chained_ = chained_ || (!next_is_or_ && so_far == Truth::unknown);
+  static bool has_option(const ShellChoice& choice, int depth) {
+    const auto in = [&](const ShellText& text) {
+      return std::ranges::any_of(text.pieces, [&](const ShellPiece& piece) {
+        if (piece.choice) return depth < 20 && has_option(*piece.choice, depth + 1);
+        const std::size_t at = piece.text.find("--");
+        return at != std::string::npos && (at == 0 || is_blank(piece.text[at - 1]));
+      });
+    };
+    return std::ranges::any_of(choice.yes, in) || std::ranges::any_of(choice.no, in);
   }
 
-  /// What comes next is no longer of this list of commands.
-  void end_command(Start start) {
-    if (test_) end_test(at_ - 1);
-    first_ = start;
-    if (asking_) return;  // `if A; then`: what A was is still to be looked at
-    guard_ = result_ = {};
-    chained_ = next_is_or_ = negate_ = false;
+  void add_choice(const ShellPiece& piece, const Condition& under) {
+    if (++depth_ > 40) return;
+    Condition yes = under, no = under;
+    add_names(yes.names, piece.names);
+    add_names(no.names, piece.names);
+    yes.text = with_sign(under.text, piece.choice->condition);
+    no.text = with_sign(under.text, "! " + piece.choice->condition);
+    const std::size_t before = out_.size();
+    for (const ShellText& text : piece.choice->yes) add_words(text, yes);
+    if (out_.size() > before) open_ = true;
+    for (const ShellText& text : piece.choice->no) add_words(text, no);
+    --depth_;
   }
 
-  /// `> file`, `2>&1`: no word of a command.
-  void redirection() {
-    if (test_) test_.words.emplace_back(1, here());
-    while (here() == '<' || here() == '>' || here() == '&') ++at_;
-    redirected_ = !test_;
-  }
-
-  void barrier() { words_.push_back({"", line_, Start::separator, ""}); }
-
-  void comment() {
-    constexpr std::string_view kBatch = "#SBATCH";
-    const std::size_t end = std::min(text_.find('\n', at_), text_.size());
-    if (text_.substr(at_).starts_with(kBatch))
-      batch_options(std::string(text_.substr(at_ + kBatch.size(), end - at_ - kBatch.size())));
-    at_ = end;
-  }
-
-  /// Of a line `#SBATCH --nodes=4 -N4 --gres=gpu:8`.
-  void batch_options(std::string line) {
-    line = line.substr(0, line.find('#'));
-    std::ranges::replace(line, '=', ' ');
-    std::string name;
-    std::size_t at = 0;
-    while ((at = line.find_first_not_of(" \t\r", at)) != line.npos) {
-      const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
-      std::string one = line.substr(at, end - at);
-      at = end;
-      if (one.starts_with("-N")) {
-        if (one.size() > 2) line.insert(at, " " + one.substr(2));
-        one = "--nodes";
-      }
-      words_.push_back({one, line_, is_option(one) ? Start::separator : Start::inside, ""});
-      if (one.starts_with('-')) {
-        name = one;
-      } else {
-        give_batch_variable(name, one);
-      }
-    }
-    barrier();
-  }
-
-  /// What Slurm tells its jobs of their options.
-  void give_batch_variable(const std::string& option, std::string value) {
-    if (option == "--gres" || option == "--gpus-per-node") {
-      value = value.substr(value.rfind(':') + 1);
-      give("SLURM_GPUS_ON_NODE", value);
-      give("SLURM_GPUS_PER_NODE", value);
-      if (option == "--gres") {
-        words_.push_back({"--gpus-per-node", line_, Start::separator, ""});
-        words_.push_back({value, line_, Start::inside, ""});
-      }
-    } else if (option == "--nodes") {
-      for (const char* name : {"SLURM_NNODES", "SLURM_JOB_NUM_NODES"}) give(name, value);
-    } else if (option == "--ntasks-per-node") {
-      give("SLURM_NTASKS_PER_NODE", value);
-    } else if (option == "--ntasks") {
-      for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS"}) give(name, value);
-    }
-  }
-
-  void give(const std::string& name, const std::string& value) {
-    if (!defined_.contains(name)) values_[name] = value;
-  }
-
-  void word() {
-    const int line = line_;
-    const std::size_t begin = at_;
-    std::string out;
-    std::size_t name_end = 0;  // of an assignment
-    of_word_.clear();
-    while (at_ < text_.size() && out.size() < kLongest) {
-      const char c = here();
-      if (c == '\\' && after() == '\n') break;
-      if (is_blank(c) || std::string_view("();|&<>").find(c) != std::string_view::npos) break;
-      if (c == '=' && name_end == 0 && !out.empty() && std::ranges::all_of(out, is_name) &&
-          std::isdigit(static_cast<unsigned char>(out[0])) == 0)
-        name_end = out.size();
-      append(out);
-    }
-    const std::string_view raw = text_.substr(begin, at_ - begin);
-    if (test_) return word_of_test(raw, std::move(out));
-    if (std::exchange(redirected_, false)) return;
-    if ((here() == '>' || here() == '<') && std::ranges::all_of(raw, is_name) && raw.size() == 1)
-      return;  // 2>&1
-    if (first_ != Start::inside && (keyword(raw, begin) || pattern())) return;
-    if (name_end > 0) return assign(out.substr(0, name_end), out.substr(name_end + 1), line);
-    if (asking_) {
-      const Condition told{Truth::unknown, std::string(raw)};
-      result_ = next_is_or_ ? either(result_, told) : both(result_, told);
-      first_ = Start::inside;
-      return;
-    }
-    push(out, line, std::exchange(first_, Start::inside));
-  }
-
-  // ---- conditions
-
-  /// Words between `[` and `]`, or behind `test`.
-  struct Test {
-    bool open = false, plain = false;
-    std::size_t begin = 0;
-    std::vector<std::string> words;
-    explicit operator bool() const { return open; }
-  };
-
-  void word_of_test(std::string_view raw, std::string out) {
-    if (!test_.plain && (raw == "]" || raw == "]]")) return end_test(at_);
-    test_.words.push_back(std::move(out));
-  }
-
-  void end_test(std::size_t end) {
-    Condition found{truth_of_test(test_.words), source(test_.begin, end)};
-    if (std::exchange(negate_, false)) found.truth = negated(found.truth);
-    if (found.truth != Truth::unknown) found.text.clear();
-    result_ = next_is_or_ ? either(result_, found) : both(result_, found);
-    test_ = {};
-    first_ = Start::inside;
-  }
-
-  /// In one line.
-  std::string source(std::size_t begin, std::size_t end) const {
-    std::string out;
-    for (const char c : text_.substr(begin, end - begin))
-      if (!is_blank(c) || (!out.empty() && out.back() != ' ')) out += is_blank(c) ? ' ' : c;
-    while (out.ends_with(' ') || out.ends_with(';')) out.pop_back();
-    return out;
-  }
-
-  bool keyword(std::string_view raw, std::size_t begin) {
-    if (raw == "[" || raw == "[[" || raw == "test") {
-      test_ = {true, raw == "test", begin, {}};
-    } else if (raw == "if") {
-      open_block({});
-      ask();
-    } else if (raw == "elif" && !blocks_.empty()) {
-      blocks_.back().now = {};
-      ask();
-    } else if (raw == "then" && asking_) {
-      take_branch(result_.truth == Truth::unknown
-                      ? Condition{Truth::unknown, source(asked_from_, begin)}
-                      : result_);
-    } else if (raw == "else" && !blocks_.empty()) {
-      take_branch({});
-    } else if ((raw == "fi" || raw == "esac") && !blocks_.empty()) {
-      blocks_.pop_back();
-      asking_ = false;
-    } else if (raw == "case") {
-      const std::size_t line_end = std::min(text_.find('\n', at_), text_.size());
-      const std::size_t in = text_.find(" in", at_);
-      at_ = in < line_end ? in + 3 : line_end;
-      open_block({Block::Kind::cases, {Truth::unknown, source(begin, at_)}});
-      first_ = Start::separator;
-    } else if (raw == "!") {
-      negate_ = !negate_;
-    } else if (raw != "do" && raw != "done" && raw != "while" && raw != "until" && raw != "fi" &&
-               raw != "then" && raw != "else" && raw != "esac") {
-      return false;
-    }
-    barrier();
-    return true;
-  }
-
-  void open_block(Block block) {
-    constexpr std::size_t kMostOpen = 50;
-    if (blocks_.size() < kMostOpen) blocks_.push_back(std::move(block));
-  }
-
-  void ask() {
-    asking_ = true;
-    asked_from_ = at_;
-    result_ = guard_ = {};
-    chained_ = next_is_or_ = false;
-  }
-
-  /// The first branch that is not known to be passed over is the one.
-  void take_branch(Condition condition) {
-    asking_ = false;
-    end_command(Start::separator);
-    Block& block = blocks_.back();
-    block.now = block.decided ? Condition{Truth::no, ""} : std::move(condition);
-    block.decided = block.decided || block.now.truth != Truth::no;
-  }
-
-  /// `one|two)` of a `case`.
-  bool pattern() {
-    if (blocks_.empty() || blocks_.back().kind != Block::Kind::cases) return false;
-    if (here() != ')' && (here() != '|' || after() == '|')) return false;
-    if (here() == ')') open_ = std::max(0, open_ - 1);
-    ++at_;
-    first_ = Start::separator;
-    return true;
-  }
-
-  /// `[ A ] && { ...; }`
-  void brace(char c) {
-    const bool closes = !blocks_.empty() && blocks_.back().kind == Block::Kind::group;
-    if (c == '{' && first_ != Start::inside && (is_blank(after()) || after() == '\0'))
-      open_block({Block::Kind::group, guard_});
-    else if (c == '}' && closes)
-      blocks_.pop_back();
-    ++at_;
-  }
-
-  Condition here_under() const {
-    Condition all = guard_;
-    for (const Block& block : blocks_) all = both(block.now, all);
-    return all;
-  }
-
-  // ---- words
-
-  /// What stands here of a word: a quoted part, a variable, a character.
-  void append(std::string& out) {
-    const char c = here();
-    if (c == '\'') {
-      for (++at_; at_ < text_.size() && here() != '\''; ++at_) out += plain();
-      ++at_;
-    } else if (c == '"') {
-      for (++at_; at_ < text_.size() && here() != '"' && out.size() < kLongest;) {
-        if (here() == '$') {
-          variable(out);
-        } else {
-          if (here() == '\\' && after() != '\0') ++at_;
-          out += plain();
-          ++at_;
-        }
-      }
-      ++at_;
-    } else if (c == '$') {
-      variable(out);
-    } else {
-      if (c == '\\' && after() != '\0') ++at_;
-      out += plain();
-      ++at_;
-    }
-  }
-
-  char plain() {
-    if (here() == '\n') ++line_;
-    return here() == '\n' ? ' ' : here();
-  }
-
-  /// $NAME, ${NAME}, ${NAME:-otherwise}, ${NAME[@]}, $((...)), $(...).
-  void variable(std::string& out) {
-    ++at_;
-    if (here() == '(') return parenthesis(out);
-    if (here() == '@' || here() == '*') {  // what a caller adds
-      ++at_;
-      return;
-    }
-    const bool braces = here() == '{';
-    if (braces) ++at_;
-    std::string name;
-    for (; is_name(here()); ++at_) name += here();
-    std::string otherwise;
-    if (braces) {
-      const std::size_t begin = at_;
-      for (int open = 1; at_ < text_.size() && here() != '\n'; ++at_) {
-        open += here() == '{' ? 1 : here() == '}' ? -1 : 0;
-        if (open == 0) break;
-      }
-      otherwise = std::string(text_.substr(begin, at_ - begin));
-      if (here() == '}') ++at_;
-    }
-    if (otherwise.starts_with("[")) return;  // an array, whose words were there before
-    if (name.empty() && otherwise.find_first_of("@*") == 0) return;
-    const auto known = values_.find(name);
-    if (known != values_.end()) {
-      note_condition_of(name);
-      if ((test_ || !holds_options(known->second)) && out.size() < kLongest) out += known->second;
-      return;
-    }
-    const bool with_colon = otherwise.starts_with(":-") || otherwise.starts_with(":=");
-    if ((with_colon || otherwise.starts_with("-")) && depth_ < kDeepest) {
-      Script inner(otherwise);
-      inner.at_ = with_colon ? 2 : 1;
-      inner.values_ = values_;
-      inner.depth_ = depth_ + 1;
-      while (inner.at_ < otherwise.size() && out.size() < kLongest) inner.append(out);
-      return;
-    }
-    out += name.empty() ? "$" : "$" + name;
-  }
-
-  void parenthesis(std::string& out) {
-    const std::size_t begin = at_;
-    int depth = 0;
-    std::string inner;
-    do {
-      if (here() == '(') ++depth;
-      if (here() == ')') --depth;
-      if (here() == '$' && (is_name(after()) || after() == '{')) {
-        variable(inner);
+  /// A text of one of the ways, cut at its blanks.
+  void add_words(const ShellText& text, const Condition& under) {
+    ShellText word;
+    const auto end = [&] {
+      if (!word.empty()) add(word, under);
+      word = {};
+    };
+    for (const ShellPiece& piece : text.pieces) {
+      if (!piece.known) {
+        const bool whole =
+            piece.choice && piece.choice->yes.size() == 1 && piece.choice->no.size() == 1;
+        if (whole && is_cut_before(piece)) end();
+        word.add(piece);
+        if (whole && is_cut_behind(piece)) end();
         continue;
       }
-      inner += plain();
-      ++at_;
-    } while (at_ < text_.size() && depth > 0 && inner.size() < kLongest);
-    if (inner.starts_with("((") && inner.ends_with("))")) {
-      std::string sum;
-      for (std::size_t i = 2; i + 2 < inner.size();) sum += named(inner, i);
-      const auto value = arithmetic_value(sum);
-      out += value ? std::to_string(*value) : "$((" + sum + "))";
-      return;
+      std::string part;
+      const auto flush = [&] {
+        if (part.empty()) return;
+        ShellPiece one = piece;
+        one.text = std::exchange(part, "");
+        word.add(std::move(one));
+      };
+      for (const char c : piece.text) {
+        if (!is_blank(c)) {
+          part += c;
+          continue;
+        }
+        flush();
+        end();
+      }
+      flush();
     }
-    out += text_.substr(begin - 1, at_ - begin + 1);
+    end();
   }
 
-  /// In arithmetic names need no '$'.
-  std::string named(const std::string& text, std::size_t& i) {
-    if (!is_name(text[i]) || std::isdigit(static_cast<unsigned char>(text[i])) != 0)
-      return std::string(1, text[i++]);
-    std::string name;
-    for (; i < text.size() && is_name(text[i]); ++i) name += text[i];
-    const auto known = values_.find(name);
-    if (known == values_.end()) return name;
-    note_condition_of(name);
-    return known->second;
+  /// May it hold options? A word behind an option is its value, unless its name says otherwise.
+  bool is_bundle(const ShellPiece& piece) const {
+    const std::string name = piece.names.empty() ? "" : piece.names.front();
+    if (piece.text.ends_with("[@]}") || piece.text.ends_with("[*]}")) return true;
+    if (piece.folder || piece.text == "$@" || piece.text == "$*") return false;
+    if (sounds_like_options(piece.text)) return true;
+    const bool value = open_ && !out_.empty() && out_.back().values.empty();
+    return !value && !first_ && !name.empty() && piece.text.starts_with("$") &&
+           !piece.text.starts_with("$(") && !sounds_like_file(piece.text);
   }
 
-  static bool holds_options(const std::string& text) {
-    return text.starts_with("--") || text.find(" --") != std::string::npos;
+  ScriptOption made(std::string name, const ShellText& word, const Condition& under) const {
+    ScriptOption option;
+    option.name = std::move(name);
+    const ShellPlace place = word.empty() ? ShellPlace{} : word.pieces.front().place;
+    option.place = machine_.diagnostic(place, "");
+    option.line = option.place.where.line;
+    option.condition = under.text;
+    option.asked = under.names;
+    return option;
   }
 
-  void note_condition_of(const std::string& name) {
-    if (const auto at = conditions_.find(name); at != conditions_.end()) of_word_ = at->second;
+  void add_bundle(const ShellText& word, const Condition& under) {
+    ScriptOption option = made(word.shown(), word, under);
+    add_names(option.asked, word.names());
+    option.bundle = true;
+    push(std::move(option));
+    open_ = false;
   }
 
-  void assign(const std::string& name, const std::string& value, int line) {
-    if (value.empty() && here() == '(') first_ = Start::inside;  // an array
-    const Condition under = here_under();
-    if (under.truth == Truth::no) return;
-    if (holds_options(value)) push(value, line, Start::inside);
-    if (defined_.contains(name)) return;
-    const std::size_t called = value.find("$(");
-    const bool output =
-        (called != value.npos && value.substr(called, 3) != "$((") || value.find('`') != value.npos;
-    if (output) {  // of a command: what it is called is all there is
-      values_.erase(name);
-      return;
+  void add_option(const ShellText& word, const Condition& under) {
+    const std::string text = word.shown();
+    const std::size_t equals = text.find('=');
+    ScriptOption option =
+        made(text.substr(2, equals == std::string::npos ? equals : equals - 2), word, under);
+    std::ranges::replace(option.name, '_', '-');
+    if (equals != std::string::npos) option.values.push_back(text.substr(equals + 1));
+    add_names(option.asked, word.names());
+    push(std::move(option));
+    open_ = true;
+  }
+
+  void add_value(const ShellText& word, const Condition& under) {
+    const std::string text = word.shown();
+    if (launcher_ == "srun" && text.starts_with("-N") && text.size() <= 2 + 9)
+      return add_nodes(word, under);
+    if (!open_) return;
+    ScriptOption& option = out_.back();
+    if (option.condition.empty()) option.condition = under.text;
+    add_names(option.asked, under.names);
+    if (option.values.empty()) add_names(option.asked, word.names());
+    option.values.push_back(text);
+  }
+
+  /// `srun -N 4` and `-N4`.
+  void add_nodes(const ShellText& word, const Condition& under) {
+    push(made("nodes", word, under));
+    open_ = true;
+    if (const std::string text = word.shown(); text.size() > 2)
+      out_.back().values.push_back(text.substr(2));
+  }
+
+  void push(ScriptOption option) {
+    out_.push_back(std::move(option));
+    if (out_.size() > kMostOptions) throw ShellError{{}, "has too many options"};
+  }
+
+  const ShellMachine& machine_;
+  std::vector<ScriptOption> out_;
+  std::string launcher_;
+  bool open_ = false, first_ = true;
+  int depth_ = 0;
+};
+
+// ---- #SBATCH
+
+/// What Slurm tells its jobs of their options.
+void give_batch_variable(const std::string& option, std::string value,
+                         std::map<std::string, std::string>& given) {
+  if (option == "gres" || option == "gpus-per-node") {
+    value = value.substr(value.rfind(':') + 1);
+    given["SLURM_GPUS_ON_NODE"] = given["SLURM_GPUS_PER_NODE"] = value;
+  } else if (option == "nodes") {
+    given["SLURM_NNODES"] = given["SLURM_JOB_NUM_NODES"] = value;
+  } else if (option == "ntasks-per-node") {
+    given["SLURM_NTASKS_PER_NODE"] = value;
+  } else if (option == "ntasks") {
+    given["SLURM_NTASKS"] = given["SLURM_NPROCS"] = value;
+  }
+}
+
+/// Of lines `#SBATCH --nodes=4 -N4 --gres=gpu:8` before the first command.
+class Batch {
+ public:
+  explicit Batch(const std::string& script) {
+    int number = 0;
+    for (std::size_t at = 0; at < script.size(); ++number) {
+      const std::size_t end = std::min(script.find('\n', at), script.size());
+      const std::string line = script.substr(at, end - at);
+      at = end + 1;
+      if (line.starts_with("#SBATCH"))
+        add_line(line.substr(7, line.find('#', 1) - 7), number + 1);
+      else if (line.find_first_not_of(" \t\r") != std::string::npos && !line.starts_with("#"))
+        return;
     }
-    values_[name] = value;
-    const std::string condition = under.truth == Truth::unknown ? under.text : of_word_;
-    if (condition.empty())
-      conditions_.erase(name);
-    else
-      conditions_[name] = condition;
   }
 
-  /// Quoted options are words, too.
-  void push(const std::string& text, int line, Start start) {
-    const Condition under = here_under();
-    if (start != Start::inside) command_ = text;
-    if (under.truth == Truth::no || text.empty()) return;
-    const std::string condition = under.truth == Truth::unknown ? under.text : of_word_;
-    if (start == Start::inside && command_ == "srun" && text.starts_with("-N")) {
-      words_.push_back({"--nodes", line, start, condition});
-      if (text.size() > 2) words_.push_back({text.substr(2), line, start, condition});
-      return;
-    }
-    if (!holds_options(text)) {
-      words_.push_back({text, line, start, condition});
-      return;
-    }
-    std::string one;
-    for (const char c : text + " ") {
-      if (!is_blank(c)) {
-        one += c;
-      } else if (!one.empty()) {
-        words_.push_back(
-            {std::exchange(one, ""), line, std::exchange(start, Start::inside), condition});
+  std::vector<ScriptOption> options;
+  std::map<std::string, std::string> variables;
+
+ private:
+  void add_line(std::string line, int number) {
+    std::ranges::replace(line, '=', ' ');
+    for (std::size_t at = 0; (at = line.find_first_not_of(" \t\r", at)) != std::string::npos;) {
+      const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
+      std::string word = line.substr(at, end - at);
+      at = end;
+      if (word.starts_with("-N")) {
+        if (word.size() > 2) line.insert(at, " " + word.substr(2));
+        word = "--nodes";
+      }
+      if (word.starts_with("--")) {
+        add_option(word.substr(2), number);
+      } else if (!word.starts_with("-") && !options.empty()) {
+        options.back().values.push_back(word);
+        give_batch_variable(options.back().name, word, variables);
+        if (options.back().name == "gres" && word.starts_with("gpu")) {
+          add_option("gpus-per-node", number);
+          options.back().values.push_back(word.substr(word.rfind(':') + 1));
+        }
       }
     }
   }
 
-  std::string_view text_;
-  std::size_t at_ = 0;
-  int line_ = 1;
-  int depth_ = 0;
-  int open_ = 0;               // parentheses
-  Start first_ = Start::line;  // of the next word
-  bool redirected_ = false;    // the next word is a file's name
-  std::string command_;        // that is read
-  ShellVariables values_, defined_;
-  ShellVariables conditions_;  // under which variables have their values
-  std::string of_word_;        // that of a variable in it
-  std::vector<Word> words_;
-
-  std::vector<Block> blocks_;
-  Test test_;
-  bool asking_ = false;  // between `if` and `then`
-  std::size_t asked_from_ = 0;
-  // Of a list such as `[ A ] && B || C`:
-  Condition result_, guard_;  // what it came to so far, and when the next command runs
-  bool chained_ = false;      // a command ran under an unknown condition
-  bool next_is_or_ = false, negate_ = false;
+  void add_option(std::string name, int number) {
+    std::ranges::replace(name, '_', '-');
+    ScriptOption option;
+    option.name = std::move(name);
+    option.line = number;
+    options.push_back(std::move(option));
+  }
 };
+
+/// Is the text a list of arguments, not a script?
+bool is_argument_list(const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::size_t first = text.find_first_not_of(" \t\r", at);
+    if (first < end && text[first] != '#') return text.compare(first, 2, "--") == 0;
+    at = end + 1;
+  }
+  return false;
+}
+
+std::string first_words(const ShellText& word, const std::vector<ShellText>& words) {
+  constexpr std::size_t kShown = 40;
+  std::string out = word.shown();
+  for (std::size_t i = 1; i < words.size() && out.size() < kShown; ++i)
+    out += " " + words[i].shown();
+  return out.size() > kShown ? out.substr(0, kShown) + "..." : out;
+}
+
+/// Throws InputError where a launch has words that may be options, of which none is known.
+void refuse_bundles(const ShellMachine& machine, const std::vector<ScriptOption>& batch,
+                    const std::vector<ShellLaunch>& launches) {
+  std::vector<Diagnostic> errors;
+  for (const ShellLaunch& launch : launches)
+    for (const ScriptOption& option : Options(machine, batch).of(launch)) {
+      if (!option.bundle) continue;
+      errors.push_back(option.place);
+      errors.back().message =
+          fmt::format("'{}' may hold any flags, and nothing sets it; give --define {}=VALUE",
+                      option.name, fmt::join(option.asked, "=VALUE --define "));
+    }
+  if (!errors.empty()) throw InputError(std::move(errors));
+}
+
+/// Why a script starts no job, where that can be told.
+std::string why_none(const ShellMachine& machine) {
+  if (const auto end = machine.exited_at())
+    return fmt::format(
+        "it ends in line {} before it starts a job: does it need arguments (--define 1=VALUE)?",
+        machine.diagnostic(*end, "").where.line);
+  for (const auto& [name, variable] : machine.state().variables) {
+    const bool holds = variable.value.shown().find("--") != std::string::npos ||
+                       std::ranges::any_of(variable.items, [](const auto& item) {
+                         return item.second.shown().starts_with("--");
+                       });
+    if (holds) return fmt::format("'{}' holds options, but nothing is started with them", name);
+  }
+  return "";
+}
 
 }  // namespace
 
-std::vector<ScriptOption> script_options(std::string_view text, const ShellVariables& defined) {
-  std::vector<ScriptOption> out;
-  int line_of_last = 0;
-  bool open = false, first_of_line = false;
-  for (Word& word : Script(text, defined).words()) {
-    if (is_option(word.text)) {
-      const std::size_t equals = word.text.find('=');
-      ScriptOption option{word.text.substr(2, equals == std::string::npos ? equals : equals - 2),
-                          {},
-                          word.line,
-                          std::move(word.condition)};
-      std::ranges::replace(option.name, '_', '-');
-      if (equals != std::string::npos) option.values.push_back(word.text.substr(equals + 1));
-      out.push_back(std::move(option));
-      line_of_last = word.line;
-      open = true;
-      first_of_line = word.start == Start::line;
-      continue;
-    }
-    const bool a_word_a_line =
-        word.start == Start::line && first_of_line && open && out.back().values.empty();
-    open = open && !word.text.empty() && word.line <= line_of_last + 1 &&
-           (word.start == Start::inside || a_word_a_line);
-    if (!open) continue;
-    if (out.back().condition.empty()) out.back().condition = std::move(word.condition);
-    out.back().values.push_back(std::move(word.text));
-    line_of_last = word.line;
+std::string ordinary_text(std::string text) {
+  std::string out;
+  out.reserve(text.size());
+  int line = 1;
+  for (std::size_t i = text.starts_with("\xEF\xBB\xBF") ? 3 : 0; i < text.size(); ++i) {
+    const char c = text[i];
+    line += c == '\n' ? 1 : 0;
+    if (c == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    if (c == '\0' || c == '\x01' || c == '\x02')
+      throw ShellError{{0, line, 1}, "this line has a control character that no script has"};
+    out += c;
   }
   return out;
+}
+
+ShellMachine::ShellMachine(const ScriptSurroundings& surroundings) : surroundings_(surroundings) {
+  for (const auto& [name, value] : surroundings) {
+    const bool number =
+        !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+    auto& arguments = now_.scopes.front().arguments;
+    const std::size_t at =
+        number ? std::min<std::size_t>(99, static_cast<std::size_t>(std::atoi(name.c_str()))) : 0;
+    if (at > 0) {
+      while (arguments.size() < at)
+        arguments.push_back(unknown_text("$" + std::to_string(arguments.size() + 1),
+                                         {std::to_string(arguments.size() + 1)}));
+      arguments[at - 1] = known_text(value);
+      continue;
+    }
+    ShellVariable& variable = now_.variables[name];
+    variable.value = known_text(value);
+    variable.fixed = true;
+  }
+  ShellPiece folder{".", {}, false};
+  folder.folder = true;
+  now_.folder.add(std::move(folder));
+}
+
+Diagnostic ShellMachine::diagnostic(const ShellPlace& place, const std::string& message) const {
+  constexpr std::size_t kBefore = 120, kShown = 240;
+  const File& file = files_[static_cast<std::size_t>(place.file)];
+  Diagnostic out{{file.name, place.line, place.column}, message, "", 1, 0, Reason::other, 0};
+  std::size_t begin = 0;
+  for (int line = 1; line < place.line && begin != std::string::npos; ++line) {
+    begin = file.text.find('\n', begin);
+    if (begin != std::string::npos) ++begin;
+  }
+  if (begin == std::string::npos || begin > file.text.size()) return out;
+  const std::string line = file.text.substr(begin, file.text.find('\n', begin) - begin);
+  const auto column = static_cast<std::size_t>(std::max(1, place.column) - 1);
+  const std::size_t cut = column > kBefore ? column - kBefore : 0;
+  if (cut > line.size()) return out;
+  out.source_line = line.substr(cut, kShown);
+  out.source_offset = static_cast<int>(cut);
+  std::size_t end = column;
+  while (end < line.size() && !is_blank(line[end])) ++end;
+  out.length = static_cast<int>(std::max<std::size_t>(1, end - std::min(end, column)));
+  return out;
+}
+
+void ShellMachine::follow(std::string_view text, const std::string& origin) {
+  files_.push_back({origin, std::string(text), std::filesystem::path(origin).filename().string()});
+  try {
+    files_[0].text = ordinary_text(std::string(text));
+    const Batch batch(files_[0].text);
+    for (const auto& [name, value] : batch.variables) {
+      if (now_.variables.contains(name)) continue;
+      now_.variables[name].value = known_text(value);
+      now_.variables[name].exported = true;
+    }
+    reading_ = {0};
+    trees_.push_back(
+        read_shell(keep(shell_source(files_[0].text, 0)), !is_argument_list(files_[0].text)));
+    frames_.emplace_back();
+    run(*trees_.back());
+  } catch (const ShellError& error) {
+    std::vector<Diagnostic> all = missing_;
+    all.push_back(diagnostic(error.place, error.message));
+    throw InputError(std::move(all));
+  }
+  if (!missing_.empty()) throw InputError(missing_);
+}
+
+ScriptLaunch script_launch(std::string_view text, const std::string& origin,
+                           const ScriptSurroundings& surroundings,
+                           const std::function<bool(const std::string& name)>& counts) {
+  ShellMachine machine(surroundings);
+  machine.follow(text, origin);
+  const std::vector<ScriptOption> batch = Batch(std::string(text)).options;
+  std::vector<std::pair<const ShellLaunch*, std::vector<ScriptOption>>> found;
+  const bool arguments = is_argument_list(std::string(text));
+  std::vector<ShellLaunch> all = machine.launches();
+  if (arguments) all.insert(all.begin(), machine.strays().begin(), machine.strays().end());
+  for (const ShellLaunch& launch : all) {
+    std::vector<ScriptOption> options = Options(machine, batch).of(launch);
+    const auto own = std::span(options).subspan(batch.size());
+    if (std::ranges::any_of(own,
+                            [&](const ScriptOption& o) { return !o.bundle && counts(o.name); }))
+      found.emplace_back(&launch, std::move(options));
+  }
+  ScriptLaunch out;
+  if (found.empty()) {
+    refuse_bundles(machine, batch, all);
+    out.options = batch;
+    out.none = why_none(machine);
+    return out;
+  }
+  if (surroundings.launch > found.size())
+    throw InputError("--launch", fmt::format("must be from 1 to {}, the launches of {}, got {}",
+                                             found.size(), origin, surroundings.launch));
+  const std::size_t taken = std::max<std::size_t>(1, surroundings.launch) - 1;
+  out.options = std::move(found[taken].second);
+  for (const ShellText& word : found[taken].first->words) out.command += word.shown() + " ";
+  if (found.size() > 1) {
+    std::vector<std::string> others;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const ShellLaunch& launch = *found[i].first;
+      if (i != taken)
+        others.push_back(
+            fmt::format("{} (line {})", i + 1, machine.diagnostic(launch.place, "").where.line));
+    }
+    const ShellLaunch& launch = *found[taken].first;
+    out.notes.push_back(
+        fmt::format("launch {} of {}, '{}' in line {}: --launch N takes another, {}", taken + 1,
+                    found.size(), first_words(launch.words[0], launch.words),
+                    machine.diagnostic(launch.place, "").where.line, fmt::join(others, ", ")));
+  }
+  if (!arguments)
+    for (const ShellLaunch& stray : machine.strays())
+      out.notes.push_back(
+          fmt::format("left out: '{}' in line {} is a command of its own, as the line before it "
+                      "does not continue",
+                      first_words(stray.words[0], stray.words),
+                      machine.diagnostic(stray.place, "").where.line));
+  return out;
+}
+
+std::vector<ScriptOption> script_options(std::string_view text,
+                                         const ScriptSurroundings& surroundings) {
+  return script_launch(text, "script", surroundings, [](const std::string&) { return true; })
+      .options;
 }
 
 }  // namespace penstock

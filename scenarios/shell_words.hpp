@@ -1,14 +1,17 @@
-// The options that a shell script gives to the programs it starts, as far as they can be told
-// without running it: `--name value`, `--name=value`, `--name`, in commands, arrays and quoted
-// variables.
+// The options that a shell script gives to the program it starts, as far as they can be told
+// without running it: `--name value`, `--name=value`, `--name`. A small interpreter follows the
+// script (shell_machine.hpp) as bash would; what it cannot evaluate as bash would is unknown, and
+// says which variable would tell it.
 //
-// Assignments are followed (NAME=8, ${NAME:-8}, $((A * B))), and so are conditions where all in
-// them is known: `if [ "$A" = 1 ]; then ... else ... fi`, `[ "$A" ] && ...`. One that is not known
-// is taken as true, and its options have it. Functions and loops count as if they ran once, the
-// branches of a `case` as if each did. #SBATCH lines count, and give SLURM_NNODES and the like;
-// other comments do not.
+// #SBATCH lines count, as do the options of srun and torchrun before the program's own, and give
+// SLURM_NNODES and the like. Files that the script sources are read where the script came from a
+// file, relative to its folder.
 #pragma once
 
+#include "base/error.hpp"
+
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,12 +25,35 @@ struct ScriptOption {
   int line = 0;                     ///< 1-based
   std::string condition = {};       ///< under which it stands, where that is not known
   std::string shown = {};           ///< how its file spells it, where that is another name
+  std::vector<std::string> asked = {};  ///< variables that tell its values and condition
+  bool bundle = false;    ///< a word that may be any options: its name is as the script writes it
+  Diagnostic place = {};  ///< where it stands
 };
 
-using ShellVariables = std::map<std::string, std::string>;
+/// What surrounds a script. What a variable has here stays so, whatever the script assigns, unless
+/// that is computed from itself.
+struct ScriptSurroundings : std::map<std::string, std::string> {
+  using map::map;
+  std::string file;        ///< the script's own; empty: no file is read
+  std::size_t launch = 0;  ///< which of several, from 1; 0: the first
+};
 
-/// In the order of the text. An option that stands several times is there several times. What is
-/// `defined` stays so, whatever the script assigns.
-std::vector<ScriptOption> script_options(std::string_view text, const ShellVariables& defined = {});
+struct ScriptLaunch {
+  std::vector<ScriptOption> options;
+  std::string command;             ///< its words
+  std::string none;                ///< why there is no launch, where that is so and can be told
+  std::vector<std::string> notes;  ///< which of several launches it is, options that are none's
+};
+
+/// The options of the launch that `counts`, in their order; one that stands several times is there
+/// several times. Throws InputError where bash would not take the script, files to read are not
+/// there, there is no such launch, or `launch` is beyond those there are.
+ScriptLaunch script_launch(std::string_view text, const std::string& origin,
+                           const ScriptSurroundings& surroundings,
+                           const std::function<bool(const std::string& name)>& counts);
+
+/// Of the first command with options; none where there is none.
+std::vector<ScriptOption> script_options(std::string_view text,
+                                         const ScriptSurroundings& surroundings = {});
 
 }  // namespace penstock

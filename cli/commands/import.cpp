@@ -1,6 +1,7 @@
 // penstock import layout STRING | FILE: what a scenario or a model file says of it.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
+#include "base/numbers.hpp"
 #include "base/say.hpp"
 #include "cli/running.hpp"
 #include "scenarios/config_import.hpp"
@@ -27,33 +28,39 @@ void say_what_is_missing(const std::string& scenario) {
     const bool option = line.starts_with("#   ");
     if (!option)
       missing = line.starts_with("# cannot be modelled") || line.starts_with("# not known here") ||
-                line.starts_with("# under a condition") || line.starts_with("# has no value") ||
-                line.starts_with("# assumed");
+                line.starts_with("# has no value") || line.starts_with("# assumed");
     if (missing) say("{}{}\n", option ? "  " : "note: ", line.substr(option ? 4 : 2));
   }
 }
 
 using Importer = std::string (*)(const std::string& text, const std::string& origin,
-                                 const std::string& cluster, const ShellVariables& defined,
+                                 const std::string& cluster, const ScriptSurroundings& defined,
                                  const std::string& model);
 
-ShellVariables defined_variables(const Arguments& arguments) {
-  ShellVariables out;
+/// What surrounds a script: --define, the file it is, and --launch.
+ScriptSurroundings surroundings_of(const Arguments& arguments, const std::string& file) {
+  ScriptSurroundings out;
+  if (file != "-") out.file = file;
   for (const std::string& define : arguments.values("define")) {
     const std::size_t equals = define.find('=');
     if (equals == 0 || equals == define.npos)
       throw InputError("--define", fmt::format("must be NAME=VALUE, got '{}'", define));
     out[define.substr(0, equals)] = define.substr(equals + 1);
   }
+  const std::string launch = arguments.value("launch");
+  const auto number = parse_number<std::size_t>(launch);
+  if (!launch.empty() && number.value_or(0) == 0)
+    throw InputError("--launch", fmt::format("must be an integer >= 1, got '{}'", launch));
+  out.launch = number.value_or(0);
   return out;
 }
 
 /// A job of another framework, from its file or standard input.
 std::string import_job(const Arguments& arguments, Importer importer, const std::string& file) {
   if (file != "-") require_file(file);
-  const std::string scenario =
-      importer(read_file(file == "-" ? "/dev/stdin" : file), file == "-" ? "standard input" : file,
-               arguments.value("cluster"), defined_variables(arguments), arguments.value("model"));
+  const std::string scenario = importer(
+      read_file(file == "-" ? "/dev/stdin" : file), file == "-" ? "standard input" : file,
+      arguments.value("cluster"), surroundings_of(arguments, file), arguments.value("model"));
   say_what_is_missing(scenario);
   return scenario;
 }
@@ -71,19 +78,19 @@ struct Job {
 constexpr Job kJobs[] = {
     {"megatron-args",
      [](const std::string& text, const std::string& origin, const std::string& cluster,
-        const ShellVariables& defined, const std::string& model) {
+        const ScriptSurroundings& defined, const std::string& model) {
        return scenario_of_megatron(text, origin, cluster, defined, model);
      }},
     {"nanotron-config",
      [](const std::string& text, const std::string& origin, const std::string& cluster,
-        const ShellVariables& defined, const std::string& model) {
+        const ScriptSurroundings& defined, const std::string& model) {
        refuse_model(model);
        if (!defined.empty()) throw InputError("--define", "is for scripts; nanotron's is a file");
        return scenario_of_nanotron(text, origin, cluster);
      }},
     {"torchtitan-config",
      [](const std::string& text, const std::string& origin, const std::string& cluster,
-        const ShellVariables& defined, const std::string& model) {
+        const ScriptSurroundings& defined, const std::string& model) {
        return scenario_of_torchtitan(text, origin, cluster, defined, model);
      }}};
 
@@ -123,7 +130,7 @@ int run_import(const Arguments& arguments) {
     put_output(arguments, import_job(arguments, job->importer, what));
     return exit_ok;
   }
-  for (const char* option : {"cluster", "define", "model"})
+  for (const char* option : {"cluster", "define", "launch", "model"})
     if (arguments.flag(option))
       throw InputError(fmt::format("--{}", option),
                        "is for jobs of other frameworks, such as 'megatron-args FILE'");

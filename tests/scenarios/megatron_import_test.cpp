@@ -15,117 +15,6 @@
 namespace penstock::megatron_import_test {
 namespace {
 
-std::string text_of(const std::vector<ScriptOption>& options) {
-  std::string out;
-  for (const ScriptOption& o : options) {
-    out += "--" + o.name;
-    for (const std::string& value : o.values) out += " " + value;
-    out += "\n";
-  }
-  return out;
-}
-
-std::string options_in(const std::string& script, const ShellVariables& defined = {}) {
-  return text_of(script_options(script, defined));
-}
-
-TEST(ScriptOptions, AreFoundInCommandsArraysAndVariables) {
-  EXPECT_EQ(options_in("python a.py --one 1 --two_words --three=3 \\\n  --four a b\n"),
-            "--one 1\n--two-words\n--three 3\n--four a b\n");
-  EXPECT_EQ(options_in("ARGS=(\n  --one 1   # the first\n  --two\n)\nrun ${ARGS[@]} --three 3\n"),
-            "--one 1\n--two\n--three 3\n");
-  EXPECT_EQ(options_in("OPTIONS=\" \\\n --one 1 \\\n --two 2\"\nrun $OPTIONS --three 3"),
-            "--one 1\n--two 2\n--three 3\n");
-}
-
-TEST(ScriptOptions, EndWithTheirCommand) {
-  EXPECT_EQ(options_in("ARGS=\"--one 1 --two 2\"\ntorchrun --three 3 $ARGS\n"),
-            "--one 1\n--two 2\n--three 3\n");
-  EXPECT_EQ(options_in("run --one 1; torchrun --two 2 && echo --three 3\ndone"),
-            "--one 1\n--two 2\n--three 3\n");
-  EXPECT_EQ(options_in("--one\n1\n--two\n2\n"), "--one 1\n--two 2\n") << "a word a line";
-}
-
-TEST(ScriptOptions, VariablesAreFollowed) {
-  EXPECT_EQ(options_in("TP=8\nPP=${PP:-4}\nrun --tp $TP --pp ${PP} --gpus $((TP * $PP + 1))\n"),
-            "--tp 8\n--pp 4\n--gpus 33\n");
-  EXPECT_EQ(
-      options_in("N=2\nrun --gpus $((${N}*8)) --nodes ${NNODES:-${SLURM_NNODES:-4}} --x ${Y-8}\n"),
-      "--gpus 16\n--nodes 4\n--x 8\n");
-  EXPECT_EQ(options_in("run --tp $1 --pp ${UNKNOWN} --x \"$(nproc)\"\n"),
-            "--tp $1\n--pp $UNKNOWN\n--x $(nproc)\n");
-  EXPECT_EQ(options_in("A=$B\nB=$A\nrun --a $A$A\n"), "--a $B$B\n");
-}
-
-TEST(ScriptOptions, CommentsCountOnlyForSlurm) {
-  EXPECT_EQ(options_in("#SBATCH --nodes=4\n# --old 1\nrun --new 2 # --more 3\n"),
-            "--nodes 4\n--new 2\n");
-}
-
-TEST(ScriptOptions, WhatSlurmSaysIsKnown) {
-  EXPECT_EQ(options_in("#SBATCH -N 16\n#SBATCH --gres=gpu:a100:4\nrun --a $SLURM_NNODES --b "
-                       "$((SLURM_NNODES * SLURM_GPUS_ON_NODE))\n"),
-            "--nodes 16\n--gres gpu:a100:4\n--gpus-per-node 4\n--a 16\n--b 64\n");
-  EXPECT_EQ(options_in("srun -N2 --a 1 > --log 2>&1 | tee --b\n"), "--nodes 2\n--a 1\n--b\n");
-}
-
-TEST(ScriptOptions, WhatIsDefinedStays) {
-  EXPECT_EQ(options_in("N=4\nM=$(nproc)\nrun --n $N --m $M --x $((X * N)) --y $((Y * N))",
-                       {{"N", "8"}, {"X", "2"}}),
-            "--n 8\n--m $M\n--x 16\n--y $((Y * 8))\n");
-}
-
-TEST(ScriptOptions, ConditionsThatAreKnownDecide) {
-  const struct {
-    const char *script, *options;
-  } kCases[] = {
-      {"A=1\nif [ \"$A\" = 1 ]; then\n X=3\nelse\n X=4\nfi\nrun --x $X", "--x 3\n"},
-      {"A=2\nif [[ $A == 1 ]]\nthen X=3; elif [ $A -gt 1 ]; then X=4; else X=5; fi\nrun --x $X",
-       "--x 4\n"},
-      {"A=\nif [ ! -z \"$A\" ]; then run --x 1; fi\nrun --y", "--y\n"},
-      {"A=1\n[ \"$A\" ] && OPTS=\"--x 1\"\n[ -z \"$A\" ] && OPTS=\"$OPTS --y 2\"\nrun $OPTS --z",
-       "--x 1\n--z\n"},
-      {"A=7b\n[ $A = 7b ] && N=32 || N=40\nrun --n $N", "--n 32\n"},
-      {"A=13b\n[ $A = 7b ] && N=32 || N=40\nrun --n $N", "--n 40\n"},
-      {"A=0\ntest $A -eq 1 && run --x\nif ! [ $A = 1 ] && [ $A != 2 ]; then run --y; fi", "--y\n"},
-      {"A=1\nif [ $A = 0 ]; then\n if [ $B = 1 ]; then run --x; fi\n run --y\nfi\nrun --z",
-       "--z\n"},
-      {"A=0\n[ $A = 1 ] && {\n run --x\n run --y\n}\nrun --z", "--z\n"},
-  };
-  for (const auto& [script, options] : kCases) EXPECT_EQ(options_in(script), options) << script;
-}
-
-TEST(ScriptOptions, UnknownConditionsAreTakenAsTrueAndSaid) {
-  const struct {
-    const char *script, *options;
-  } kCases[] = {
-      {"if [ \"$D\" = 1 ]; then\n  OPTS=\"$OPTS --use-zero\"\nfi\n[ \"$VP\" ] && O=\"--vp 3\"\nrun",
-       "--use-zero <[ \"$D\" = 1 ]>\n--vp 3 <[ \"$VP\" ]>\n"},
-      {"if [ $A = 1 ]; then X=3; else X=4; fi\nrun --x $X --y 1", "--x 3 <[ $A = 1 ]>\n--y 1\n"},
-      {"[ $A ] || run --x; run --y", "--x <! [ $A ]>\n--y\n"},
-      {"if grep --quiet a b; then run --x; fi; run --y", "--x <grep --quiet a b>\n--y\n"},
-      {"case $A in\n 7b) N=32;;\n --odd|*) N=40;;\nesac\nrun --n $N", "--n 40 <case $A in>\n"},
-  };
-  for (const auto& [script, options] : kCases) {
-    std::string out;
-    for (const ScriptOption& o : script_options(script)) {
-      const std::string one = text_of({o});
-      out += one.substr(0, one.size() - 1);
-      out += o.condition.empty() ? "\n" : " <" + o.condition + ">\n";
-    }
-    EXPECT_EQ(out, options) << script;
-  }
-}
-
-TEST(ScriptOptions, NoTextIsTooOdd) {
-  for (const char* odd :
-       {"",           "--",   "'",  "\"",    "$",    "${",   "$((",  "$((1/0))",
-        "A=",         "=",    "\\", "--a=",  "((",   "if",   "fi",   "case",
-        "case x in",  "esac", "[",  "[ a",   "test", "then", "else", "if [ a ]; fi",
-        "#SBATCH -N", "{",    "}",  "a && ", "|| a", "! !"})
-    EXPECT_NO_THROW(script_options(odd)) << odd;
-}
-
 const std::string kScript =
     "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
     "GPUS_PER_NODE=8\nNNODES=8\n"
@@ -155,7 +44,7 @@ std::string imported(const std::string& flags, const std::string& cluster = "") 
 Scenario job_of(const std::string& flags) { return parse_scenario(imported(flags), "test.yaml"); }
 
 std::string refusal_of(const std::string& text, const std::string& origin = "x.sh",
-                       const ShellVariables& defined = {}, const std::string& model = "") {
+                       const ScriptSurroundings& defined = {}, const std::string& model = "") {
   try {
     scenario_of_megatron(text, origin, "", defined, model);
   } catch (const InputError& error) {

@@ -1,0 +1,345 @@
+// Random fragments of shell scripts, followed here and run by bash itself: every word that is known
+// here is bash's. The fragments assign, test, expand and loop, and show words by `run`, which is a
+// function for bash and a program here. bash has no environment, no programs and an empty folder.
+#include "base/error.hpp"
+#include "scenarios/shell_machine.hpp"
+#include "tests/effort.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+namespace penstock::shell_random_test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+class Fragments {
+ public:
+  explicit Fragments(unsigned seed) : random_(seed) {}
+
+  std::string script() {
+    std::string out;
+    for (const char* variable : {"A", "B", "C", "D"})
+      if (below(8) > 0)
+        out += std::string(variable) + "=" + (below(2) > 0 ? number() : text()) + "\n";
+    if (below(8) > 0) out += "X=(" + text() + " " + plain() + ") Y=()\n";
+    for (int i = below(6) + 3; i > 0; --i) out += statement(0) + "\n";
+    return out + "run " + word() + " \"$A\" $B \"${C}\" \"${X[@]}\" ${#Y[@]}\n";
+  }
+
+ private:
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  std::string one_of(std::initializer_list<const char*> texts) {
+    return *(texts.begin() + below(static_cast<int>(texts.size())));
+  }
+  std::string name() { return one_of({"A", "B", "C", "D"}); }
+  std::string array() { return one_of({"X", "Y"}); }
+  std::string number() {
+    return one_of({"0", "1", "2", "3", "7", "12", "24", "010", "0x1f", "100"});
+  }
+
+  std::string text() {
+    return one_of({"24", "7b", "a.b", "path/to/x.tar.gz", "--tp", "2400", "'two words'", "\"q $A\"",
+                   "''", "aXbXc", "Mixed", "x=y", "a\\ b", "$'c'", "\"it's\"", "''\"\"", "a:b:c",
+                   "\\$A", "\"a\\\"b\""});
+  }
+  std::string plain() {
+    return one_of({"24", "7b", "ab", "2400", "x.y.z", "a/b", "llama-7b", "00", "b"});
+  }
+  std::string pattern() {
+    return one_of({"00", "*", "?", "[0-9]", "*b", "a*", "[!a]*", "*.*", "*/", "/*", "7*", "[ab]",
+                   "\\*", "'*'", "X", "l?a*", "\"$B\"", "$A", "."});
+  }
+
+  std::string expansion() {
+    const std::string n = name(), a = array();
+    switch (below(34)) {
+      case 0: return "${" + n + "%" + pattern() + "}";
+      case 1: return "${" + n + "%%" + pattern() + "}";
+      case 2: return "${" + n + "#" + pattern() + "}";
+      case 3: return "${" + n + "##" + pattern() + "}";
+      case 4: return "${" + n + ":" + one_of({"0", "1", "2", " -1", "$B", "1+1"}) + "}";
+      case 5:
+        return "${" + n + ":" + one_of({"0", "1", " -2"}) + ":" + one_of({"1", "2", "9", "0"}) +
+               "}";
+      case 6: return "${" + n + "/" + pattern() + "/" + plain() + "}";
+      case 7: return "${" + n + "//" + pattern() + "/" + one_of({"-", "", "zz", "$B"}) + "}";
+      case 8: return "${" + n + "/#" + pattern() + "/" + plain() + "}";
+      case 9: return "${" + n + "/%" + pattern() + "/" + plain() + "}";
+      case 10: return "${" + n + ":-" + word() + "}";
+      case 11: return "${" + n + "-" + plain() + "}";
+      case 12: return "${" + n + ":+" + word() + "}";
+      case 13: return "${" + n + "+" + plain() + "}";
+      case 14: return "${" + n + ":=" + plain() + "}";
+      case 15: return "${#" + n + "}";
+      case 16: return "${" + n + one_of({"^^", ",,", "^", ",", "^^[a-z]"}) + "}";
+      case 17: return "${!" + n + "}";
+      case 18: return "$((" + arithmetic(0) + "))";
+      case 19: return "${" + a + "[" + one_of({"0", "1", "-1", "$A", "1+1"}) + "]}";
+      case 20: return "${" + a + "[@]}";
+      case 21: return "${" + a + "[*]}";
+      case 22: return "${#" + a + "[@]}";
+      case 23: return "${" + a + "[@]:" + one_of({"1", "0:1", "1:2"}) + "}";
+      case 24: return "${" + a + "[@]" + one_of({"%b", "#a", "/a/b", "^^"}) + "}";
+      case 25: return "${!" + a + "[@]}";
+      case 26: return one_of({"$1", "$#", "$@", "${2:-two}", "${@:1}", "$*"});
+      case 27: return "$(echo " + word() + ")";
+      case 28: return "$(printf '%s-%d' " + plain() + " " + one_of({"1", "22", "-3"}) + ")";
+      case 29: return "${" + a + "[@]+" + plain() + "}";
+      case 30: return "${M[" + one_of({"k", "j", "$A"}) + "]}";
+      case 31: return "${" + n + "@U}";
+      default: return "$" + n;
+    }
+  }
+
+  std::string word() {
+    switch (below(7)) {
+      case 0: return text();
+      case 1: return expansion();
+      case 2: return "\"" + expansion() + "\"";
+      case 3: return plain() + expansion();
+      case 4: return "\"" + plain() + " " + expansion() + "\"";
+      case 5:
+        return one_of({"{a,b}", "x{1..3}", "{01..3}y", "{a,b{c,d}}", "{3..1}", "{a}", "{,x}",
+                       "{1..5..2}", "\"{a,b}\"", "{$A,b}"});
+      default: return plain();
+    }
+  }
+
+  std::string arithmetic(int depth) {
+    if (depth > 2) return number();
+    const std::string a = arithmetic(depth + 1), b = arithmetic(depth + 1), n = name();
+    switch (below(16)) {
+      case 0: return n;
+      case 1: return "$" + n + "+1";
+      case 2: return a + one_of({"+", "-", "*", " / ", "%", "**"}) + b;
+      case 3: return "(" + a + one_of({"<", ">", "==", "!=", "<=", ">="}) + b + ")";
+      case 4: return a + one_of({" && ", " || ", " & ", " | ", " ^ ", " << ", ">>"}) + b;
+      case 5: return a + "?" + b + ":" + number();
+      case 6: return one_of({"!", "~", "-", "+"}) + a;
+      case 7: return n + one_of({"=", "+=", "-=", "*="}) + b;
+      case 8: return n + one_of({"++", "--"});
+      case 9: return one_of({"++", "--"}) + n;
+      case 10: return a + "," + b;
+      case 11: return "8#17+2#101";
+      default: return number();
+    }
+  }
+
+  std::string test() {
+    const std::string n = name();
+    switch (below(16)) {
+      case 0: return "[ \"$" + n + "\" = " + plain() + " ]";
+      case 1:
+        return "[ $" + n + " -" + one_of({"eq", "ne", "lt", "gt", "le", "ge"}) + " " + number() +
+               " ]";
+      case 2: return "[[ $" + n + " == " + pattern() + " ]]";
+      case 3: return "[ -z \"$" + n + "\" ]";
+      case 4: return "test -n \"$" + n + "\"";
+      case 5: return "[[ -n $" + n + " && " + "$B != 7b ]]";
+      case 6: return "(( " + arithmetic(1) + " ))";
+      case 7: return "[[ $A =~ ^[0-9]+$ ]]";
+      case 8: return "! [ $" + n + " ]";
+      case 9: return "[[ ! ( $A = $B || -z $C ) ]]";
+      case 10: return "[ \"$A\" = 1 -o \"$B\" = 2 ]";
+      case 11: return one_of({"true", "false"});
+      case 12: return "[[ -v " + n + " ]]";
+      case 13: return "[[ $" + n + " -gt " + number() + " ]]";
+      case 14: return test() + one_of({" && ", " || "}) + test();
+      default: return "[ ! \"$A\" != \"$B\" ]";
+    }
+  }
+
+  std::string block(int depth) {
+    std::string out;
+    for (int i = below(2) + 1; i > 0; --i) out += statement(depth + 1) + "; ";
+    return out;
+  }
+
+  std::string statement(int depth) {
+    const std::string n = name(), a = array();
+    switch (below(depth > 1 ? 22 : 44)) {
+      case 0:
+      case 1: return n + "=" + word();
+      case 2: return n + "=" + number();
+      case 3: return n + "+=" + plain();
+      case 4: return a + "=(" + word() + " " + word() + ")";
+      case 5: return a + "+=(" + word() + ")";
+      case 6: return a + "[" + one_of({"0", "1", "3"}) + "]=" + word();
+      case 7: return "unset " + one_of({"A", "B", "X", "Y", "'X[0]'"});
+      case 8: return "let " + n + "=" + number() + "+1";
+      case 9: return "(( " + arithmetic(0) + " ))";
+      case 10: return "export " + n + "=" + word();
+      case 11: return "read " + n + " E <<< " + word();
+      case 12: return "printf -v " + n + " '%s' " + plain();
+      case 13: return "declare -i N=" + number() + "+1; " + n + "=$N";
+      case 14: return "set -- " + word() + " " + word();
+      case 15: return "run " + word() + " " + word();
+      case 16: return test() + " && " + n + "=" + plain();
+      case 17: return test() + " || " + n + "=" + plain();
+      case 18: return "echo --num-layers " + word() + " > /dev/null";
+      case 19: return "shift";
+      case 20:
+        return "IFS=" + one_of({",", ":", "X"}) + " read -r A B <<< " +
+               one_of({"a:b:c", "1,2", "aXbXc", "x"});
+      case 21: return n + "=$" + name();
+      case 22: return "if " + test() + "; then " + block(depth) + "else " + block(depth) + "fi";
+      case 23:
+        return "if " + test() + "; then " + block(depth) + "elif " + test() + "; then " +
+               block(depth) + "fi";
+      case 24: return "for " + n + " in " + word() + " " + word() + "; do " + block(depth) + "done";
+      case 25:
+        return "for i in {1..3}; do " + block(depth) + "(( i == 2 )) && " +
+               one_of({"break", "continue", "true"}) + "; done";
+      case 26: return "for ((j=0; j<3; j++)); do " + n + "+=$j; done";
+      case 27: return "k=0; while (( k < 3 )); do k=$((k+1)); " + block(depth) + "done";
+      case 28:
+        return "case $" + n + " in " + pattern() + ") " + block(depth) + ";; 2*|7b) " +
+               block(depth) + one_of({";;", ";&", ";;&"}) + " *) " + block(depth) + ";; esac";
+      case 29: return "f() { " + block(depth) + n + "=$1; }";
+      case 30:
+        return "f() { local A=$1 B; " + block(depth) + "C=$A; " +
+               one_of({"return", "return 1", "true"}) + "; D=9; }; f " + word();
+      case 31: return "g() { " + n + "=48; }";
+      case 32: return "( " + block(depth) + ")";
+      case 33: return "{ " + block(depth) + "}";
+      case 34: return "eval \"" + n + "=" + plain() + "\"";
+      case 35: return "A=1 B=2 run " + word();
+      case 36: return "true | { " + block(depth) + "}";
+      case 37: return depth > 0 ? "true" : "read " + n + " <<EOF\n" + plain() + " $A\nEOF";
+      case 38:
+        return "declare -A M=([k]=" + plain() + " [j]=2); " + n + "=${M[" +
+               one_of({"k", "j", "q"}) + "]}";
+      case 39: return "until (( k <= 0 )); do k=$((k-1)); " + n + "=$k; done";
+      case 40: return "unset -f g; " + n + "=${" + n + ":-d}";
+      case 41: return test() + " && { " + block(depth) + "} || " + n + "=" + plain();
+      case 42: return "readonly R=" + plain() + "; " + n + "=$R";
+      default: return "run \"" + expansion() + "\" " + expansion();
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+/// What bash shows of a script: the words of every `run`, and whether it complained.
+std::vector<Words> words_of_bash(const std::string& script, const std::filesystem::path& folder,
+                                 bool& complained) {
+  std::ofstream(folder / "script")
+      << "run() { local w; for w; do printf '%s\\0' \"$w\"; done; printf '\\1'; }\n"
+      << script;
+  const std::string command =
+      "cd '" + (folder / "empty").string() +
+      "' && timeout 10 env -i PATH=/nowhere /bin/bash --norc --noprofile ../script 2>../errors";
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  while (const std::size_t n = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, n);
+  pclose(pipe);
+  std::vector<Words> out(1);
+  std::string word;
+  for (const char c : text) {
+    if (c == '\0')
+      out.back().push_back(std::exchange(word, ""));
+    else if (c == '\1')
+      out.emplace_back();
+    else
+      word += c;
+  }
+  out.pop_back();
+  complained = std::filesystem::file_size(folder / "errors") > 0;
+  return out;
+}
+
+/// May these words here become those of bash? One that is not known may be any words.
+bool may_be(const std::vector<ShellText>& here, std::size_t i, const Words& there, std::size_t j) {
+  for (; i < here.size(); ++i, ++j) {
+    if (here[i].known()) {
+      if (j >= there.size() || here[i].shown() != there[j]) return false;
+      continue;
+    }
+    for (std::size_t k = j; k <= there.size(); ++k)
+      if (may_be(here, i + 1, there, k)) return true;
+    return false;
+  }
+  return j == there.size();
+}
+
+std::string shown(const std::vector<ShellLaunch>& launches) {
+  std::string out;
+  for (const ShellLaunch& launch : launches) {
+    for (const ShellText& word : launch.words)
+      out += (word.known() ? " <" : " ?<") + word.shown() + ">";
+    out += "\n";
+  }
+  return out;
+}
+
+TEST(RandomShellScripts, WhatIsKnownIsWhatBashHas) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("penstock-shell-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "empty");
+  const char* const first = std::getenv("FIRST_SEED");
+  const unsigned begin = first != nullptr ? static_cast<unsigned>(std::atoi(first)) : 1;
+  const int count = std::getenv("SEEDS") ? std::atoi(std::getenv("SEEDS")) : kBrief ? 400 : 6000;
+  int known = 0, refused = 0, shown_words = 0;
+  for (unsigned seed = begin; seed < begin + static_cast<unsigned>(count); ++seed) {
+    const std::string script = Fragments(seed).script();
+    bool complained = false;
+    const std::vector<Words> there = words_of_bash(script, folder, complained);
+    std::vector<ShellLaunch> here;
+    bool all_told = true;
+    try {
+      const ScriptSurroundings surroundings;
+      ShellMachine machine(surroundings);
+      machine.follow(script, "script.sh");
+      here = machine.launches();
+    } catch (const InputError& error) {
+      if (std::getenv("SHOW_REFUSED") != nullptr)
+        std::printf("%u %d %s\n", seed, complained, error.what());
+      if (!complained) ++refused;
+      continue;
+    }
+    if (complained) continue;  // what bash goes on with after an error is its own
+    std::erase_if(here, [](const ShellLaunch& launch) { return launch.words[0].shown() != "run"; });
+    std::size_t at = 0;
+    for (const Words& words : there) {
+      while (at < here.size() && !may_be(here[at].words, 1, words, 0)) ++at;
+      if (at == here.size()) {
+        std::string expected;
+        for (const Words& w : there) {
+          for (const std::string& one : w) expected += " <" + one + ">";
+          expected += "\n";
+        }
+        ADD_FAILURE() << "seed " << seed << "\n"
+                      << script << "bash:\n"
+                      << expected << "here:\n"
+                      << shown(here);
+        break;
+      }
+      for (std::size_t i = 1; i < here[at].words.size(); ++i, ++shown_words) {
+        known += here[at].words[i].known() ? 1 : 0;
+        all_told = all_told && here[at].words[i].known();
+      }
+      ++at;
+    }
+    if (all_told && here.size() < there.size()) ADD_FAILURE() << script;
+    if (::testing::Test::HasFailure() && std::getenv("ALL_FAILURES") == nullptr) break;
+  }
+  std::filesystem::remove_all(folder);
+  RecordProperty("known", known);
+  if (std::getenv("SHOW_REFUSED") != nullptr)
+    std::printf("known %d of %d words, refused %d of %d\n", known, shown_words, refused, count);
+  EXPECT_GT(known, shown_words * 6 / 10)
+      << "of " << shown_words << ": what is unknown proves nothing";
+  EXPECT_LT(refused, count / 20);
+}
+
+}  // namespace
+}  // namespace penstock::shell_random_test
