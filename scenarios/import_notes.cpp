@@ -232,7 +232,8 @@ std::vector<Diagnostic> ImportNotes::untold_options(const std::string& origin) c
   std::vector<Diagnostic> errors;
   for (std::size_t i = 0; i < options_.size(); ++i) {
     const ScriptOption& option = options_[i];
-    const std::string words = fmt::format("{} {}", shown(i), fmt::join(option.values, " "));
+    const std::string words = fmt::format("{}{}{}", shown(i), option.values.empty() ? "" : " ",
+                                          fmt::join(option.values, " "));
     const bool last = last_.at(option.name) == i;
     if (option.bundle) {
       errors.push_back(untold(

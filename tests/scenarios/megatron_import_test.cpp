@@ -178,9 +178,9 @@ TEST(Megatron, NumbersThatAreNoneAreErrorsWithTheirLine) {
                                       "\\\n --num-layers -24 --hidden-size 2.4e1 \\\n"
                                       " --tensor-model-parallel-size 2000000000");
   for (const char* part :
-       {"x.sh:2:1: --num-layers must be an integer from 1 to 1000000, got '-24'",
-        "x.sh:2:1: --hidden-size must be an integer from 1 to 1000000, got '2.4e1'",
-        "x.sh:3:1: --tensor-model-parallel-size must be an integer from 1 to 1000000"})
+       {"x.sh:2:2: --num-layers must be an integer from 1 to 1000000, got '-24'",
+        "x.sh:2:19: --hidden-size must be an integer from 1 to 1000000, got '2.4e1'",
+        "x.sh:3:2: --tensor-model-parallel-size must be an integer from 1 to 1000000"})
     EXPECT_NE(said.find(part), std::string::npos) << said;
 }
 
@@ -519,11 +519,17 @@ TEST(Megatron, WhatOnlyARunTellsIsAskedForAtOnce) {
     scenario_of_megatron(script, "x.sh", "");
     FAIL() << "took what it cannot know";
   } catch (const InputError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "x.sh: --global-batch-size $(($WORLD*64)), --nnodes $SLURM_NNODES, "
-        "--tensor-model-parallel-size $TP cannot be told without running it; give --define "
-        "WORLD=N --define SLURM_NNODES=N --define TP=N");
+    std::vector<std::string> said;
+    for (const Diagnostic& one : error.diagnostics())
+      said.push_back(std::to_string(one.where.line) + ": " + one.message);
+    const std::vector<std::string> expected{
+        "3: '--nnodes $SLURM_NNODES' cannot be told without running the script; give --define "
+        "SLURM_NNODES=N",
+        "3: '--tensor-model-parallel-size $TP' cannot be told without running the script; give "
+        "--define TP=N",
+        "3: '--global-batch-size $((DP*64))' cannot be told without running the script; give "
+        "--define WORLD=N"};
+    EXPECT_EQ(said, expected);
   }
   const std::string text = scenario_of_megatron(
       script, "x.sh", "", {{"WORLD", "2"}, {"SLURM_NNODES", "1"}, {"TP", "4"}});
@@ -564,14 +570,25 @@ TEST(Megatron, AClusterWithNodesCountsTheGpus) {
 }
 
 TEST(Megatron, SaysWhichConditionsItTookAsTrue) {
-  const std::string text = scenario_of_megatron(
-      "if [ \"$D\" = 1 ]; then O=--use-distributed-optimizer; fi\n" + kJob + "--nnodes 1", "x.sh",
-      "");
-  EXPECT_NE(text.find("# under a condition, taken as true (--define NAME=VALUE decides):\n#   "
-                      "--use-distributed-optimizer: pipeline.distributed_optimizer: true (if [ "
-                      "\"$D\" = 1 ])\n"),
-            std::string::npos)
-      << text;
+  const std::string script =
+      "O=\nif [ \"$D\" = 1 ]; then O=--use-distributed-optimizer; fi\n"
+      "[ -d x ] && W=--wandb-project || W=\n" +
+      kJob + "--nnodes 1 $O $W";
+  try {
+    scenario_of_megatron(script, "x.sh", "");
+    FAIL() << "took a condition as true";
+  } catch (const InputError& error) {
+    ASSERT_EQ(error.diagnostics().size(), 1U) << error.what();
+    EXPECT_EQ(error.diagnostics()[0].where.line, 2);
+    EXPECT_EQ(error.diagnostics()[0].message,
+              "'--use-distributed-optimizer' stands under a condition that is not known, "
+              "[ \"$D\" = 1 ]; give --define D=VALUE");
+  }
+  const auto on = scenario_of_megatron(script, "x.sh", "", {{"D", "1"}});
+  EXPECT_NE(on.find("distributed_optimizer: true"), std::string::npos) << on;
+  EXPECT_NE(on.find("--wandb-project (if [ -d x ])"), std::string::npos) << on;
+  const auto off = scenario_of_megatron(script, "x.sh", "", {{"D", ""}});
+  EXPECT_EQ(off.find("distributed_optimizer: true"), std::string::npos) << off;
 }
 
 /// What is not followed has its own reason, and the layers are divided as if it were not there.
