@@ -3,7 +3,7 @@
 GPUS_PER_NODE=${GPUS_PER_NODE:-8}
 WORLD=$(($GPUS_PER_NODE * NNODES))
 TP=2 PP=4
-let DP=WORLD/(TP*PP)
+let "DP = WORLD / (TP * PP)"
 MBS=2
 GBS=$(( DP > 1 ? MBS * DP * 16 : 64 ))
 torchrun --nproc_per_node=$GPUS_PER_NODE --nnodes=$NNODES pretrain_gpt.py \
