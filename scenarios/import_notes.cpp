@@ -218,9 +218,10 @@ Diagnostic ImportNotes::untold(const ScriptOption& option, const std::string& wh
                                const std::string& origin) const {
   Diagnostic error = at(option, origin);
   std::vector<std::string> defines;
-  for (const std::string& name : option.asked)
-    defines.push_back(
-        printable(fmt::format("--define {}={}", name, option.values.empty() ? "VALUE" : "N")));
+  for (const std::string& name : option.asked) {
+    const bool number = !option.values.empty() && option.values[0] == "$" + name;
+    defines.push_back(printable(fmt::format("--define {}={}", name, number ? "N" : "VALUE")));
+  }
   error.message = fmt::format(
       "{}; give {}", what,
       defines.empty() ? "a number in its place" : fmt::format("{}", fmt::join(defines, " ")));
@@ -287,7 +288,8 @@ void ImportNotes::refuse(const std::string& origin) const {
     errors.push_back({{origin, 0, 0}, text, "", 1, 0});
   };
   errors = untold_options(origin);
-  if (!asked_.empty()) add(asked_text());
+  const bool may_say = std::ranges::any_of(options_, &ScriptOption::bundle);
+  if (!asked_.empty() && !may_say) add(asked_text());
   for (const auto& [name, value] : faults_) {
     const std::size_t option = last_.at(name);
     errors.push_back(at(options_[option], origin));

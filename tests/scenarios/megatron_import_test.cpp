@@ -528,7 +528,7 @@ TEST(Megatron, WhatOnlyARunTellsIsAskedForAtOnce) {
         "3: '--tensor-model-parallel-size $TP' cannot be told without running the script; give "
         "--define TP=N",
         "3: '--global-batch-size $((DP*64))' cannot be told without running the script; give "
-        "--define WORLD=N"};
+        "--define WORLD=VALUE"};
     EXPECT_EQ(said, expected);
   }
   const std::string text = scenario_of_megatron(
