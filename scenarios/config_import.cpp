@@ -32,6 +32,7 @@ struct Division {
   bool sequence_parallel = false, distributed_optimizer = false;
   std::string schedule = "1f1b", recompute = "none", stack{};
   std::int64_t recomputed_layers = 0;  ///< of a stage, where not all are
+  std::vector<std::int64_t> split{};   ///< layers per virtual stage, where it is said
   bool balanced = false;
 };
 
@@ -51,6 +52,7 @@ std::string text_of(const Division& d, const std::string& cluster) {
     out += fmt::format("  recompute_method: block\n  recompute_layers: {}\n", d.recomputed_layers);
   if (d.accumulation_steps > 1)
     out += fmt::format("  accumulation_steps: {}\n", d.accumulation_steps);
+  if (!d.split.empty()) return out + fmt::format("  split: [{}]\n", fmt::join(d.split, ", "));
   return d.balanced && d.stages > 1 ? out + "  split: balanced\n" : out;
 }
 
@@ -256,7 +258,8 @@ constexpr std::string_view kTitanIgnoredBeginnings[] = {"rdzv_",
                                                         "activation_checkpoint.per_op",
                                                         "activation_checkpoint.early_stop"};
 constexpr const char* kNoSplit =
-    "the cut is not followed: layers are split evenly here, or balanced (pipeline.split: [...])";
+    "the cut is not followed: layers are split as torchtitan does without it (pipeline.split: "
+    "[...])";
 constexpr UnmodelledOption kTitanUnmodelled[] = {
     {"model.converters", "fp8 is not modelled: bf16 is predicted"},
     {"config", "what it names is not read here: what it says is missing"},
@@ -609,6 +612,19 @@ class Titan {
                       shards, replicas * shards));
   }
 
+  /// Its rule counts the embedding and the output as a layer each and gives what remains to the
+  /// first stages (generate_llm_fqn_per_model_part of torchtitan/distributed/pipeline_parallel.py).
+  std::vector<std::int64_t> split() const {
+    const std::int64_t stages = d_.stages * d_.chunks, all = model_.layers + 2;
+    if (all / stages == 0) return {};
+    std::vector<std::int64_t> layers;
+    for (std::int64_t i = 0; i < stages; ++i)
+      layers.push_back(all / stages + (i < all % stages ? 1 : 0));
+    --layers.front();
+    --layers.back();
+    return layers;
+  }
+
   void schedule() {
     const std::string name = notes_.word(notes_.mentions("experimental.pipeline_parallel_schedule")
                                              ? "experimental.pipeline_parallel_schedule"
@@ -620,6 +636,7 @@ class Titan {
     const auto known = std::ranges::find_if(
         kTitanSchedules, [&](const TitanSchedule& s) { return name == s.theirs; });
     if (known == std::end(kTitanSchedules)) {
+      d_.split = split();
       if (!name.empty())
         notes_.assume(fmt::format("schedule: 1f1b ('{}' is not known here)", as_comment(name)));
       return;
@@ -631,7 +648,7 @@ class Titan {
       const std::int64_t chunks = (model_.layers + *per_stage - 1) / *per_stage / d_.stages;
       if (chunks > 1) d_.chunks = chunks;
     }
-    d_.balanced = model_.layers % (d_.stages * d_.chunks) != 0;
+    d_.split = split();
   }
 
   void batch() {

@@ -349,6 +349,8 @@ TEST(TorchtitanImport, TheSharedFilesAreTheirJobs) {
       scenario_in(scenario_of_torchtitan(shared_case("titan-773.toml"), "t.toml", "dgx-a100"));
   EXPECT_EQ(pipeline.transformer->compute_type, "fp32");
   EXPECT_EQ(pipeline.gpu_count(), 8);
+  // 34 of 16 virtual stages: the embedding and the output count as a layer each.
+  EXPECT_EQ(pipeline.layers, (std::vector<int>{2, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1}));
 }
 
 TEST(TorchtitanImport, EveryFlagComesOut) {
