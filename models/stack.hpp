@@ -24,9 +24,9 @@ struct StackSpec {
   std::string name;
   std::string fitted_on;  ///< which measured rows its numbers have seen; for information
 
-  double matrix_efficiency = 0;     ///< share of peak; 0: a neutral stack
+  double matrix_efficiency = 0;      ///< share of peak; 0: a neutral stack
   std::string matrix_efficiency_of;  ///< devices it was measured on; empty: not said
-  double attention_efficiency = 0;  ///< of attention's two products; 0: as the matrices
+  double attention_efficiency = 0;   ///< of attention's two products; 0: as the matrices
   /// The same where the size of a head is no multiple of 8 elements, which tensor cores need
   /// (NVIDIA, Matrix Multiplication Background, "Tensor Core Requirements"); 0: no difference.
   double misaligned_attention = 0;

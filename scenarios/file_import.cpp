@@ -83,7 +83,8 @@ std::string import_model(const std::string& path) {
   TransformerSpec& m = nearest.model;
   const std::vector<std::string>& missing = nearest.left_out;
   std::string out = fmt::format("# from {}\n", path);
-  for (const std::string& note : nearest.notes) out += fmt::format("# {}\n", without_controls(note));
+  for (const std::string& note : nearest.notes)
+    out += fmt::format("# {}\n", without_controls(note));
   m.name = name_of_model(path);
   if (!missing.empty()) {
     m.name += ", without its experts";

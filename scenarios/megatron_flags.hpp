@@ -1,5 +1,5 @@
-// What Megatron-LM's and Megatron-DeepSpeed's flags mean for a prediction where they become no key of a
-// scenario: nothing, or something that is not modelled.
+// What Megatron-LM's and Megatron-DeepSpeed's flags mean for a prediction where they become no key
+// of a scenario: nothing, or something that is not modelled.
 #pragma once
 
 #include "scenarios/import_notes.hpp"

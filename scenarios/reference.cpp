@@ -130,7 +130,8 @@ constexpr Chapter kChapters[] = {
     {"stack", "`stack`",
      "The software that trains, as numbers: what a layer costs beside its matrix products, what "
      "links reach, what overlaps, what is kept (the model is at the head of `models/stack.hpp`). "
-     "Without the key, a model by shape is trained by `megatron`. With `none`, or any stack without "
+     "Without the key, a model by shape is trained by `megatron`. With `none`, or any stack "
+     "without "
      "`matrix_efficiency`, a layer takes what the device's `efficiency` says of whole layers."},
     {"training", "`training`",
      "What `replay` and `train` execute; no predicted time depends on it. With `adam` and `adamw` "

@@ -428,8 +428,8 @@ std::vector<std::string> file_notes_of(const Specification& spec, const Scenario
   for (const std::string& note : notes) spec.diagnostics.note(note);
   if (const std::string length = note_on_length(spec.model->section.self()); !length.empty())
     notes.push_back(length);
-  for (const auto& [what, needs] : {std::pair{out.missing, "more"},
-                                    std::pair{out.missing_saves, "less"}}) {
+  for (const auto& [what, needs] :
+       {std::pair{out.missing, "more"}, std::pair{out.missing_saves, "less"}}) {
     if (what.empty()) continue;
     notes.push_back(
         fmt::format("the model is one without {}: the real job needs {} memory than this, and at "

@@ -55,8 +55,8 @@ MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice
   result.predicted_s = predicted.iteration_time_s;
   // As many FLOPs at the measured rate.
   if (row.measured_tflops.value_or(0) > 0 && predicted.iteration_time_s)
-    result.measured_s = *predicted.iteration_time_s * predicted.tflops_per_gpu.value_or(0) /
-                        *row.measured_tflops;
+    result.measured_s =
+        *predicted.iteration_time_s * predicted.tflops_per_gpu.value_or(0) / *row.measured_tflops;
   if (row.measured_bytes) result.measured_bytes = std::llround(*row.measured_bytes);
   predict_memory(s, row, result);
   return result;

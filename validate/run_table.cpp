@@ -264,9 +264,9 @@ class RowReader {
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
     if (number("dp").value_or(1) > 1)
-      text_ += fmt::format("  reduction: {{algorithm: {}{}}}\n",
-                           has("reduction") ? yaml_scalar(cell("reduction")) : "formula",
-                           overlap());
+      text_ +=
+          fmt::format("  reduction: {{algorithm: {}{}}}\n",
+                      has("reduction") ? yaml_scalar(cell("reduction")) : "formula", overlap());
   }
 
   /// Megatron-LM overlaps only where it was told to; what others do their stacks say.

@@ -7,9 +7,10 @@
 // [family], layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,
 // grad_bytes or bytes_json], gpu or cluster_json, [nodes], dp, tp, [cp], pp, microbatch,
 // microbatches, [zero], [sequence_parallel or tp_mode], [schedule, transfers, chunks, recompute,
-// split, reduction, overlap_grad_reduce, stack, source], [iteration_s, samples_per_s or tflops_per_gpu, peak_gib,
-// peak_of, finished, class], [left_out: why a row is none, by whoever made the table; unsupported:
-// why it cannot be predicted, which leaves it out, too, but as an error].
+// split, reduction, overlap_grad_reduce, stack, source], [iteration_s, samples_per_s or
+// tflops_per_gpu, peak_gib, peak_of, finished, class], [left_out: why a row is none, by whoever
+// made the table; unsupported: why it cannot be predicted, which leaves it out, too, but as an
+// error].
 //
 // Or those of vTrain's tables (Bang et al., MICRO'24), known by "iteration time (ms)": # GPUs,
 // global batch, micro batch, hidden size, attention heads, # layers, sequence length, tensor, data

@@ -5,8 +5,8 @@
 //   (0F7;7B3)OVERLAP_F_B          a forward and a backward that run together
 //   nothing                       a bubble: a slot that the schedule leaves idle
 //
-// PyTorch 2.5 wrote B for the input's half, W for the weights' and BW for both: a table that has BW,
-// or W and nowhere an I, is read so.
+// PyTorch 2.5 wrote B for the input's half, W for the weights' and BW for both: a table that has
+// BW, or W and nowhere an I, is read so.
 //
 // As CSV: one line per device, cells separated by commas (torch's _load_csv and _dump_csv). A table
 // has compute actions only ("compute_only"), or everything a device does ("compute_comms").

@@ -362,7 +362,8 @@ std::vector<std::string> written_sailor_files() {
 
 namespace {
 
-/// Texts that nest without end, longer than a stack is deep where a reader calls itself for each level.
+/// Texts that nest without end, longer than a stack is deep where a reader calls itself for each
+/// level.
 std::vector<std::string> deep_seeds() {
   constexpr std::size_t kBytes = 300'000;
   std::vector<std::string> seeds;

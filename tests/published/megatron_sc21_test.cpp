@@ -98,11 +98,9 @@ TEST(SharedStages, RatesArePerGpuAndNotPerDeviceOfTheProgram) {
   const Simulation s = shared_stages();
   const Result r = summarize(s);
   const TransformerSpec& model = *s.scenario.transformer;
-  EXPECT_NEAR(*r.tokens_per_s_per_gpu, r.samples_per_s * 2048 / 96,
-              1e-9 * *r.tokens_per_s_per_gpu);
+  EXPECT_NEAR(*r.tokens_per_s_per_gpu, r.samples_per_s * 2048 / 96, 1e-9 * *r.tokens_per_s_per_gpu);
   const double flops = 3 * (96 * model.layer_forward_flops(1) + model.head_forward_flops(1));
-  EXPECT_NEAR(*r.tflops_per_gpu, r.samples_per_s * flops / 96 / 1e12,
-              1e-9 * *r.tflops_per_gpu);
+  EXPECT_NEAR(*r.tflops_per_gpu, r.samples_per_s * flops / 96 / 1e12, 1e-9 * *r.tflops_per_gpu);
   EXPECT_NEAR(*r.mfu, *r.tflops_per_gpu / 312, 1e-9);
 }
 

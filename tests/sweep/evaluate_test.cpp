@@ -138,7 +138,8 @@ TEST(Evaluator, WhatDoesNotFitIsSimulatedAndSaysWhy) {
 }
 
 TEST(Evaluator, WhatWouldFitWithOtherLayersSaysWhich) {
-  const Evaluator evaluator({shipped("llama-3-70b-h100")}, {{"stack", "none"}}, EngineChoice::automatic);
+  const Evaluator evaluator({shipped("llama-3-70b-h100")}, {{"stack", "none"}},
+                            EngineChoice::automatic);
   const Point balanced{0, 0, {{"pipeline.split", "balanced"}}};
   EXPECT_EQ(evaluator.row(balanced).status, Row::Status::infeasible);
   EXPECT_EQ(evaluator.fitting_split(balanced), "[18, 21, 21, 20]");
