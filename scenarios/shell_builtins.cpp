@@ -873,6 +873,7 @@ void ShellMachine::put_text(ShellVariable& variable, ShellText text, bool adds) 
 void ShellMachine::assign_text(const std::string& name, const std::optional<std::string>& index,
                                ShellText text, bool adds, const ShellPlace& place, bool may) {
   if (!may && !may_assign(name, adds, place)) return;
+  steps_ += text.pieces.size() / 64;
   const bool only = text.pieces.size() == 1;
   for (ShellPiece& piece : text.pieces) {
     piece.quoted = false;

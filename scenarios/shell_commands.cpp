@@ -83,6 +83,7 @@ std::optional<bool> matches_expression(const std::string& text, const std::strin
 }  // namespace
 
 void ShellMachine::count_step(const ShellPlace& place) {
+  here_ = place;
   if (++steps_ > kMostSteps)
     throw ShellError{place,
                      fmt::format("more than {} commands are run up to here: such a script is "

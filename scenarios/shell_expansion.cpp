@@ -658,6 +658,7 @@ ShellText ShellMachine::cut(const ShellText& text, const std::string& pattern, b
   const ShellPlace place = text.empty() ? ShellPlace{} : text.pieces[0].place;
   if (value.size() * value.size() * (pattern.size() + 1) > 4'000'000)
     return unknown_text(shown, {}, place);
+  steps_ += value.size() * value.size() * (pattern.size() + 1) / 4'096;
   for (std::size_t i = 0; i <= value.size(); ++i) {
     const std::size_t length = longest ? value.size() - i : i;
     const std::string_view part = suffix ? std::string_view(value).substr(value.size() - length)
@@ -702,6 +703,7 @@ ShellText ShellMachine::replaced(const ShellText& text, const ShellWord& inside,
   if (value.size() * value.size() * (pattern.size() + 1) > 4'000'000 || !is_plain_ascii(value))
     return unknown;
   if (pattern.empty() && mode != '#' && mode != '%') return text;
+  steps_ += value.size() * value.size() * (pattern.size() + 1) / 4'096;
   std::string out;
   bool done = false;
   for (std::size_t at = 0; at <= value.size();) {
@@ -850,12 +852,15 @@ std::vector<std::string> range_of(const std::string& text) {
   const auto first = letters ? std::optional<std::int64_t>(parts[0][0]) : number(parts[0]);
   const auto last = letters ? std::optional<std::int64_t>(parts[1][0]) : number(parts[1]);
   const auto step = parts.size() == 3 ? number(parts[2]) : std::optional<std::int64_t>(1);
+  if (!first || !last || !step) return {};
   constexpr std::int64_t kFar = 1'000'000'000;
-  if (!first || !last || !step || std::abs(*first) > kFar || std::abs(*last) > kFar ||
-      std::abs(*step) > kFar)
-    return {};
+  const bool mixed = letters && (std::islower(static_cast<int>(*first)) != 0) !=
+                                    (std::islower(static_cast<int>(*last)) != 0);
+  if (mixed || std::abs(*first) > kFar || std::abs(*last) > kFar || std::abs(*step) > kFar)
+    throw ShellError{{}, "has a range {..} that is not followed"};
   const std::int64_t by = std::max<std::int64_t>(1, std::abs(*step)) * (*first <= *last ? 1 : -1);
-  if (std::abs(*last - *first) / std::abs(by) > 10'000) return {};
+  if (std::abs(*last - *first) / std::abs(by) > 10'000)
+    throw ShellError{{}, "becomes too many words by {..}"};
   const auto padded = [](const std::string& part) {
     const std::string digits = part.substr(part.starts_with('-') ? 1 : 0);
     return digits.size() > 1 && digits[0] == '0';
@@ -897,11 +902,12 @@ std::vector<std::string> ShellMachine::braces(const std::string& word) const {
       const std::vector<std::string> inner = braces(word.substr(begin, end - begin));
       parts.insert(parts.end(), inner.begin(), inner.end());
       begin = end + 1;
-      if (parts.size() > kMostAlternatives) return {word};
+      if (parts.size() > kMostAlternatives) throw ShellError{{}, "becomes too many words by {...}"};
     }
   }
   const std::vector<std::string> rest = braces(word.substr(brace.close + 1));
-  if (rest.size() * parts.size() > kMostAlternatives) return {word};
+  if (rest.size() * parts.size() > kMostAlternatives)
+    throw ShellError{{}, "becomes too many words by {...}"};
   std::vector<std::string> out;
   for (const std::string& part : parts)
     for (const std::string& behind : rest) {

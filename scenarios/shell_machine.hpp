@@ -243,6 +243,7 @@ class ShellMachine : public ShellStore {
   std::vector<Diagnostic> missing_;  ///< files to read that are not there
   Output* output_ = nullptr;
   std::optional<ShellPlace> exited_at_;
+  ShellPlace here_;  ///< of the command that is run
   std::size_t steps_ = 0;
   int depth_ = 0;    ///< of functions, files and texts in one another
   int forks_ = 0;    ///< conditions that are not known around here

@@ -8,7 +8,8 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t kLongestText = 65'536;
-constexpr std::size_t kMostPieces = 8'192;
+constexpr std::size_t kMostPieces = 2'048;
+constexpr std::size_t kLargePiece = 4'096;
 
 bool same_piece(const ShellPiece& a, const ShellPiece& b) {
   return a.text == b.text && a.known == b.known && a.choice == b.choice && a.names == b.names;
@@ -83,7 +84,8 @@ std::size_t ShellText::size() const {
 
 void ShellText::add(ShellPiece piece) {
   if (piece.known && piece.text.empty()) return;
-  if (pieces.size() > kMostPieces || size() > kLongestText) {
+  const bool counts = piece.text.size() > kLargePiece || pieces.size() % 64 == 63;
+  if (pieces.size() > kMostPieces || (counts && size() > kLongestText)) {
     if (pieces.back().text != "$TOO_LONG") pieces.push_back({"$TOO_LONG", piece.place, false});
     return;
   }

@@ -28,8 +28,12 @@ bool is_option(std::string_view word) {
 
 std::string with_sign(const std::string& a, const std::string& b) {
   constexpr std::size_t kShown = 200;
-  if (a.empty() || b.empty()) return a + b;
+  if (a.empty() || b.empty() || a == b) return a.empty() ? b : a;
   return a.size() > kShown ? a : a + " && " + b;
+}
+
+std::string inverted(const std::string& condition) {
+  return condition.starts_with("! ") ? condition.substr(2) : "! " + condition;
 }
 
 /// The name of a variable that holds options, as such names go.
@@ -96,7 +100,7 @@ class Options {
     add_names(yes.names, piece.names);
     add_names(no.names, piece.names);
     yes.text = with_sign(under.text, piece.choice->condition);
-    no.text = with_sign(under.text, "! " + piece.choice->condition);
+    no.text = with_sign(under.text, inverted(piece.choice->condition));
     const std::size_t before = out_.size();
     for (const ShellText& text : piece.choice->yes) add_words(text, yes);
     if (out_.size() > before) open_ = true;
@@ -412,7 +416,8 @@ void ShellMachine::follow(std::string_view text, const std::string& origin) {
     run(*trees_.back());
   } catch (const ShellError& error) {
     std::vector<Diagnostic> all = missing_;
-    all.push_back(diagnostic(error.place, error.message));
+    const bool placed = error.place.file > 0 || error.place.line > 1 || error.place.column > 1;
+    all.push_back(diagnostic(placed ? error.place : here_, error.message));
     throw InputError(std::move(all));
   }
   if (!missing_.empty()) throw InputError(missing_);

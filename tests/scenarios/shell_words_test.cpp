@@ -339,7 +339,7 @@ TEST(ShellWords, ErrorsOfTheScriptHaveTheirPlace) {
 
 // ---- files
 
-class Files : public testing::Test {
+class ShellFiles : public testing::Test {
  protected:
   void SetUp() override {
     folder_ =
@@ -368,7 +368,7 @@ class Files : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(Files, AreReadRelativeToTheScript) {
+TEST_F(ShellFiles, AreReadRelativeToTheScript) {
   write("sizes.sh", "ARGS=(--x 24)\n[ -n \"$GUARD\" ] && return\nGUARD=1\n");
   write("lib/more.sh", "source \"$(dirname \"${BASH_SOURCE[0]}\")/last.sh\"\n");
   write("lib/last.sh", "Y=$1\n");
@@ -387,7 +387,7 @@ TEST_F(Files, AreReadRelativeToTheScript) {
   EXPECT_EQ(of("export B=2\nC=3\nbash inner.sh 1"), "--a 1\n--b 2\n--c $C\n");
 }
 
-TEST_F(Files, ThatAreNotThereAreAskedForAtOnce) {
+TEST_F(ShellFiles, ThatAreNotThereAreAskedForAtOnce) {
   EXPECT_EQ(of("source $MODELS/a.sh\nsource b.sh\nrun --x 1"),
             "1: reads '$MODELS/a.sh', whose place is not known: give --define MODELS=VALUE\n"
             "2: reads 'b.sh', which is not there: put it in its place beside the script\n");
@@ -398,7 +398,7 @@ TEST_F(Files, ThatAreNotThereAreAskedForAtOnce) {
       "reads 'b.sh', and the script is no file beside which it could lie: give the script's file");
 }
 
-TEST_F(Files, ThatReadThemselvesAreRefused) {
+TEST_F(ShellFiles, ThatReadThemselvesAreRefused) {
   write("a.sh", "source b.sh\n");
   write("b.sh", "source a.sh\n");
   EXPECT_EQ(of("source a.sh\nrun --x 1"),
