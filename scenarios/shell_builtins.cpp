@@ -359,7 +359,7 @@ void ShellMachine::run_program(std::vector<ShellText> words, const Node& node) {
       });
     } else {
       const bool stray = name.starts_with("-");
-      (stray ? strays_ : launches_).push_back({std::move(words), node.all.place()});
+      (stray ? strays_ : launches_).push_back({std::move(words), node.all.place(), false});
     }
   }
   now_.status = {Truth::unknown, name, {}};

@@ -523,6 +523,7 @@ void ShellMachine::run_unknown_turns(const std::function<void()>& turn) {
     const ShellState end = std::exchange(now_, base);
     join(end, "", {}, false);
     for (const ShellState& state : left) join(state, "", {}, false);
+    for (std::size_t i = launches; i < launches_.size(); ++i) launches_[i].repeats = true;
     if (round > 0 && same_variables(now_, base)) break;
     if (round > 8) throw ShellError{{}, "has a loop that cannot be followed"};
     launches_.resize(launches);

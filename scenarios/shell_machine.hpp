@@ -62,6 +62,7 @@ struct ShellState {
 struct ShellLaunch {
   std::vector<ShellText> words;
   ShellPlace place;
+  bool repeats = false;  ///< in a loop of which it is not known how often it runs
 };
 
 /// The words that a word becomes, while it is expanded.

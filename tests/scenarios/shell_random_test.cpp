@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -287,7 +288,7 @@ TEST(RandomShellScripts, WhatIsKnownIsWhatBashHas) {
   std::filesystem::create_directories(folder / "empty");
   const char* const first = std::getenv("FIRST_SEED");
   const unsigned begin = first != nullptr ? static_cast<unsigned>(std::atoi(first)) : 1;
-  const int count = std::getenv("SEEDS") ? std::atoi(std::getenv("SEEDS")) : kBrief ? 400 : 6000;
+  const int count = std::getenv("SEEDS") ? std::atoi(std::getenv("SEEDS")) : kBrief ? 200 : 6000;
   int known = 0, refused = 0, shown_words = 0;
   for (unsigned seed = begin; seed < begin + static_cast<unsigned>(count); ++seed) {
     const std::string script = Fragments(seed).script();
@@ -311,6 +312,12 @@ TEST(RandomShellScripts, WhatIsKnownIsWhatBashHas) {
     std::size_t at = 0;
     for (const Words& words : there) {
       while (at < here.size() && !may_be(here[at].words, 1, words, 0)) ++at;
+      if (at == here.size() && std::ranges::any_of(here, [&](const ShellLaunch& launch) {
+            return launch.repeats && may_be(launch.words, 1, words, 0);
+          })) {
+        at = 0;  // once more
+        continue;
+      }
       if (at == here.size()) {
         std::string expected;
         for (const Words& w : there) {
