@@ -107,13 +107,6 @@ ShellText ShellMachine::expand_one(const ShellWord& word, bool quoted) {
   return fields.now;
 }
 
-std::vector<ShellText> ShellMachine::expanded(const std::string& word) {
-  const ShellSource& source = keep(shell_source(word, 0));
-  std::vector<ShellText> out;
-  expand_fields({&source, 0, source.text.size()}, out);
-  return out;
-}
-
 ShellSource& ShellMachine::keep(ShellSource source) {
   sources_.push_back(std::make_unique<ShellSource>(std::move(source)));
   return *sources_.back();

@@ -101,8 +101,6 @@ class ShellMachine : public ShellStore {
   std::optional<ShellPlace> exited_at() const { return exited_at_; }
   /// A diagnostic at a place of a file that was read.
   Diagnostic diagnostic(const ShellPlace& place, const std::string& message) const;
-  /// The words that one becomes; for tests.
-  std::vector<ShellText> expanded(const std::string& word);
 
   ShellText read_variable(const std::string& name,
                           const std::optional<std::string>& index) override;
