@@ -275,8 +275,7 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"define",
          "NAME=VALUE",
-         "of a JOB: a variable of its script's surroundings, or a flag, as num-layers=32; "
-         "repeatable",
+         "of a JOB: a variable of its script, or a flag (num-layers=32); repeatable",
          {},
          true,
          {}},
@@ -288,8 +287,7 @@ const std::vector<CommandSpec>& table() {
          {}},
         {"model",
          "NAME",
-         "of Megatron's or torchtitan's JOB: a model or its file, which gives the sizes that it "
-         "leaves out",
+         "of a JOB: a model or its file, which gives the sizes that it leaves out",
          {},
          false,
          {}},

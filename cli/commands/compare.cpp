@@ -156,7 +156,7 @@ std::string comparison_table(const std::vector<Json>& results, std::size_t width
   const std::string gone =
       table.fit(width, {"stash", "batch", "bubble",
                         columns.rate.unit == "tokens/s" ? "samples/s" : "tokens/s", "schedule",
-                        "staleness", "versions"});
+                        "staleness", "versions", "tokens/s/GPU", "GPUs"});
   const std::string text =
       (labels.heading.empty() ? "" : labels.heading + "\n") + table.render() + gone +
       table.legend({{"batch", "samples of an update"},

@@ -36,6 +36,7 @@ class Result:
     batches: int
     feasible: Optional[bool]
     missing: Any
+    missing_saves: Any
     infeasible_because: Any
     makespan_s: float
     iteration_time_s: Optional[float]
@@ -82,6 +83,7 @@ def simulate(
 def compare(
     *scenarios: Scenario,
     over: Any = ...,
+    stack: Any = ...,
     engine: Literal['auto', 'exact', 'fluid', 'simgrid'] = ...,
     report: Any = ...,
     reproducible: bool = ...,
@@ -103,6 +105,9 @@ def plan(
     search: Literal['full', 'pipedream', '2bw', 'dapple', 'torchgpipe', 'uniform'] = ...,
     level: Any = ...,
     cluster: Any = ...,
+    gpus: Any = ...,
+    stack: Any = ...,
+    seq_length: Any = ...,
     memory: Any = ...,
     batch: Any = ...,
     microbatch_size: Any = ...,
@@ -122,6 +127,7 @@ def plan(
     effort: Any = ...,
     time_limit: Any = ...,
     compare: bool = ...,
+    statistics: bool = ...,
     price: Any = ...,
     tokens: Any = ...,
     write: Any = ...,
@@ -137,6 +143,7 @@ def sweep(
     over: Any,
     zip: Any = ...,
     where: Any = ...,
+    stack: Any = ...,
     engine: Literal['auto', 'exact', 'fluid', 'simgrid'] = ...,
     jobs: Any = ...,
     timeout: Any = ...,

@@ -28,7 +28,8 @@ def from_megatron(args: Any, *, cluster: str = "dgx-h100") -> Dict[str, Any]:
 
     >>> scenario = from_megatron("--num-layers 24 --hidden-size 2048 --num-attention-heads 16 "
     ...                          "--seq-length 2048 --pipeline-model-parallel-size 4 "
-    ...                          "--micro-batch-size 2 --global-batch-size 64 --bf16")
+    ...                          "--micro-batch-size 2 --global-batch-size 64 --bf16 "
+    ...                          "--vocab-size 50257")
     >>> scenario["pipeline"]["stages"], scenario["model"]["num_layers"]
     (4, 24)
     """

@@ -333,7 +333,8 @@ class Known(Case):
                                     *[word for s in sets for word in ("--set", s)])
             self.assertEqual(done.returncode, 0, done.stderr)
             return done.stderr
-        self.assertEqual(note("transfers=coupled"), "")
+        self.assertEqual(note("transfers=coupled", "stack=megatron"), "")
+        self.assertIn("stack: none", note("transfers=coupled"))
         self.assertIn("transfers: overlapped", note())
         said = note("transfers=free", "model.bytes_per_parameter.gradients=2", "pipeline.rank_order=data-first", "pipeline.transfers_divided=true", "tensor=2",
                     "width=4", "stack=deepspeed",

@@ -1690,7 +1690,8 @@ class Narrow(Case):
 
     def test_what_programs_read_stays_whole(self):
         for command in (["list", "clusters", "--format", "csv"], ["simulate", self.GPT, "--reproducible", "--format", "csv"],
-                        ["export", "gpt3-175b-1f1b", "--to", "megatron-args", "--set", "transfers=coupled"], ["init", "-"]):
+                        ["export", "gpt3-175b-1f1b", "--to", "megatron-args", "--set", "transfers=coupled", "--set",
+                         "stack=megatron"], ["init", "-"]):
             self.assertEqual(self.said(*command, COLUMNS="40"), self.said(*command), command)
         wrong = self.said("simulate", self.GPT, "--set", "width=1000", COLUMNS="40", PENSTOCK_ERRORS="json")
         self.assertEqual(json.loads(wrong)["kind"], "input")

@@ -263,7 +263,8 @@ TEST(Stack, AParallelResidualSumsOncePerLayer) {
     StageCostOptions options;
     options.tensor = {4, false};
     std::int64_t bytes = 0;
-    for (const Segment& s : costs_with({}, model, {4, 4, 4}, options)[1].recipes[0].segments)
+    const std::vector<StageCosts> costs = costs_with({}, model, {4, 4, 4}, options);
+    for (const Segment& s : costs[1].recipes[0].segments)
       if (s.lane == Lane::exchange) bytes += s.bytes;
     return bytes;
   };

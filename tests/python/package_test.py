@@ -404,9 +404,9 @@ class Foreign(unittest.TestCase):
         from types import SimpleNamespace
         parsed = SimpleNamespace(num_layers=24, hidden_size=2048, num_attention_heads=16, seq_length=2048, bf16=True,
                                  pipeline_model_parallel_size=4, micro_batch_size=2, global_batch_size=64, lr=None,
-                                 sequence_parallel=False)
+                                 vocab_size=50257, sequence_parallel=False)
         words = ("--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --bf16 "
-                 "--pipeline-model-parallel-size 4 --micro-batch-size 2 --global-batch-size 64")
+                 "--pipeline-model-parallel-size 4 --micro-batch-size 2 --global-batch-size 64 --vocab-size 50257")
         ours = penstock.from_megatron(parsed)
         self.assertEqual(ours, penstock.from_megatron(words.split()))
         self.assertTrue(penstock.simulate(ours).feasible)

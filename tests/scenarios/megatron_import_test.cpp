@@ -53,17 +53,6 @@ std::string refusal_of(const std::string& text, const std::string& origin = "x.s
   return "";
 }
 
-/// Is a line that begins so under that title of the comments?
-bool is_under(const std::string& text, const std::string& title, const std::string& flag) {
-  std::istringstream in(text);
-  bool inside = false;
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("#   ")) inside = line.starts_with(title);
-    if (inside && line.starts_with("#   " + flag)) return true;
-  }
-  return false;
-}
-
 TEST(Megatron, AScriptBecomesItsScenario) {
   const Scenario s = parse_scenario(scenario_of_megatron(kScript, "run.sh", ""), "test.yaml");
   ASSERT_TRUE(s.transformer);
