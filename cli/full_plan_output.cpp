@@ -420,14 +420,17 @@ std::string offers_text(const FullPlan& full, std::size_t width, bool statistics
           fmt::format("  the same order by another name: {}\n", fmt::join(offer.plan.also, ", "));
     out += files_text(offer);
   }
-  const Offer& best = full.offers.front();
+  // Where the job as given is recommended, its scenario is there already.
+  const int number = std::max(1, full.recommended());
+  const Offer& best = full.offers[static_cast<std::size_t>(number) - 1];
   out += "\n" + terms_text(full) + proof(full, statistics);
   if (best.scenario.transformer && best.megatron.empty())
     out += "for Megatron-LM: --schedule 1f1b --schedule interleaved-1f1b --uniform-recompute\n";
   if (!best.megatron.empty() && best.files.empty())
-    out += "\nMegatron-LM runs plan 1 with\n" + best.megatron;
+    out += fmt::format("\nMegatron-LM runs plan {} with\n{}", number, best.megatron);
   if (best.files.empty())
-    out += "\nscenario of plan 1 (--write FOLDER for all)\n" + best.scenario.text;
+    out += fmt::format("\nscenario of plan {} (--write FOLDER for all)\n{}", number,
+                       best.scenario.text);
   return out;
 }
 

@@ -123,7 +123,7 @@ class Plans(Case):
 
     def test_text_says_plan_limits_bound_and_scenario(self):
         text = self.ok("plan", self.layers, "--search", "full", "--level", "4x10GB/s")
-        for words in ("samples/s", "is the busiest", "scenario of plan 1", "recommended: plan "):
+        for words in ("samples/s", "is the busiest", "scenario of plan ", "recommended: plan "):
             self.assertIn(words, text)
         self.assertRegex(text, r"proven: no|can be more than [0-9.e+]+ % faster")
 
