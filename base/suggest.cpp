@@ -5,6 +5,11 @@
 
 namespace penstock {
 
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 std::string folded(std::string_view text) {
   std::string out;
   for (const char c : text) {

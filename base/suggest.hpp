@@ -7,6 +7,9 @@
 
 namespace penstock {
 
+/// Returns the ASCII letters of the text in lower case.
+std::string lower_case(std::string text);
+
 /// The word in lower case with '-' for '_': how names are compared everywhere.
 std::string folded(std::string_view text);
 

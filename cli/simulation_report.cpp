@@ -318,7 +318,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   report.title = s.scenario.name;
   report.summary = summary(s);
   report.figures = {does_it_fit(s, r), iteration(s, r), throughput(r), bubble(r)};
-  std::ranges::copy(sure_figure(s), std::back_inserter(report.figures));
+  for (KeyFigure& figure : sure_figure(s)) report.figures.push_back(std::move(figure));
   const std::vector<AlikeRow> rows = alike_rows(r);
   report.sections = {time_section(s, r, rows), run_timeline(s, {"Timeline"}, rows, window, true)};
   const bool sizes = std::ranges::any_of(

@@ -31,7 +31,8 @@ def shipped(folder):
         document = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
         to = folder / path.relative_to(ROOT)
         to.parent.mkdir(parents=True, exist_ok=True)
-        to.write_text("".join(f"{key}: {flow(value)}\n" for key, value in document.items()))
+        to.write_text("".join(f"{key}: {flow(value)}\n" for key, value in document.items())
+                      if isinstance(document, dict) else "".join(f"- {flow(item)}\n" for item in document))
 
 
 def page(engine, to):

@@ -44,11 +44,13 @@ std::string models_differ(const std::vector<Json>& results) {
   return models.size() < 2 ? "" : fmt::format("the models differ: {}\n", fmt::join(models, ", "));
 }
 
-/// Of numbers of all results, the least and the most; none unless all have one and they differ.
+/// Returns the least and the most of numbers of all results; none unless all have one and they
+/// differ.
 std::optional<std::pair<double, double>> differing(const std::vector<double>& numbers) {
   if (std::ranges::any_of(numbers, [](double n) { return std::isnan(n); })) return std::nullopt;
-  const auto [least, most] = std::ranges::minmax(numbers);
-  return least < most ? std::optional(std::pair(least, most)) : std::nullopt;
+  if (numbers.empty()) return std::nullopt;
+  const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+  return *least < *most ? std::optional(std::pair(*least, *most)) : std::nullopt;
 }
 
 }  // namespace

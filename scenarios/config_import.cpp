@@ -1,6 +1,7 @@
 #include "scenarios/config_import.hpp"
 
 #include "base/error.hpp"
+#include "base/suggest.hpp"
 #include "models/shape_keys.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/documents.hpp"
@@ -22,7 +23,6 @@ namespace {
 constexpr const char* kNoTensorOverlap =
     "communication hidden inside of ops is not modelled: each waits for its all-gathers and "
     "reduce-scatters";
-constexpr const char* kNoExperts = "mixture of experts is not modelled";
 constexpr std::int64_t kGpusPerNode = 8;
 
 /// What both say of how a model is divided.
@@ -62,7 +62,7 @@ std::string head(const std::string& origin, const char* command, ImportNotes& no
 }
 
 bool is_true(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  text = lower_case(std::move(text));
   return text == "true" || text == "yes" || text == "on" || text == "1";
 }
 

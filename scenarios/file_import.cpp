@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "base/numbers.hpp"
 #include "base/say.hpp"
+#include "base/suggest.hpp"
 #include "base/units.hpp"
 #include "models/layout_string.hpp"
 #include "models/pipedream_profile.hpp"
@@ -145,8 +146,7 @@ std::string import_profile(const std::string& path, const std::string& devices) 
 }
 
 bool is_layer_table(const std::string& text) {
-  std::string head = text.substr(0, text.find('\n'));
-  std::ranges::transform(head, head.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string head = lower_case(text.substr(0, text.find('\n')));
   return std::ranges::any_of(
       std::initializer_list<const char*>{"layer", "time", "forward", "backward", "activation",
                                          "fwd", "name"},

@@ -1,6 +1,7 @@
 #include "scenarios/flag_files.hpp"
 
 #include "base/error.hpp"
+#include "base/suggest.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/scenario.hpp"
 
@@ -72,20 +73,15 @@ constexpr OtherName kNeoXNames[] = {
     {"expert-interval", "moe-layer-freq"},
     {"make-vocab-size-divisible-by", "make-vocab-size-divisible-by"}};
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
 std::string dashed(std::string text) {
   std::ranges::replace(text, '_', '-');
   text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
-  return lower(text);
+  return lower_case(text);
 }
 
 bool is_true(const Value* value) {
   if (value == nullptr || value->kind != Value::Kind::scalar) return false;
-  const std::string text = lower(value->text);
+  const std::string text = lower_case(value->text);
   return text == "true" || text == "1" || text == "yes";
 }
 
@@ -106,7 +102,7 @@ class OptionReader {
     ScriptOption& option = add_named(name, value, std::move(shown));
     if (value.kind == Value::Kind::list)
       for (const Value& item : value.items) option.values.push_back(item.text);
-    else if (value.kind == Value::Kind::scalar && lower(value.text) != "true")
+    else if (value.kind == Value::Kind::scalar && lower_case(value.text) != "true")
       option.values.push_back(value.text);
     else if (value.kind == Value::Kind::null)
       option.values.emplace_back("null");
@@ -153,7 +149,7 @@ class FlagSection {
   void read_key(const Value::Entry& e, const std::string& prefix) {
     const std::string key =
         (dashed(e.key.text).starts_with(prefix) ? "" : prefix) + dashed(e.key.text);
-    const std::string text = lower(e.value.text);
+    const std::string text = lower_case(e.value.text);
     const std::string shown = fmt::format("{}: {}", e.key.text, e.value.text);
     const auto add = [&](const char* name, const std::string& value = "") {
       out_.add_option(name, value, e.value, shown);
@@ -207,7 +203,7 @@ void read_flags(const Value& map, OptionReader& out) {
 
 std::string letters_of(const std::string& name) {
   std::string out;
-  for (const char c : lower(name))
+  for (const char c : lower_case(name))
     if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += c;
   return out;
 }
@@ -260,12 +256,12 @@ void read_primus(const Value& modules, MegatronJob& job, OptionReader& out) {
   for (const Value::Entry& e : modules.entries)
     if (entry(&e.value, "framework") != nullptr) trainer = &e.value;
   const Value* framework = entry(trainer, "framework");
-  if (framework == nullptr || lower(framework->text) != "megatron")
+  if (framework == nullptr || lower_case(framework->text) != "megatron")
     throw InputError(
         job.origin,
         fmt::format("its framework is '{}'; modules of 'megatron' are read here{}",
                     framework == nullptr ? "not given" : printable(framework->text),
-                    framework != nullptr && lower(framework->text) == "torchtitan"
+                    framework != nullptr && lower_case(framework->text) == "torchtitan"
                         ? ", torchtitan's own TOML by `penstock import torchtitan-config`"
                         : ""));
   const Value* model = entry(trainer, "model");
@@ -323,7 +319,7 @@ void read_deepspeed(const Value& config, OptionReader& out) {
   add("zero-stage", entry(zero, "stage"), "zero_optimization.stage");
   for (const char* offload : {"offload-optimizer", "offload-param"})
     if (const Value* device = entry(entry(zero, offload), "device");
-        device != nullptr && lower(device->text) != "none")
+        device != nullptr && lower_case(device->text) != "none")
       out.add_option("cpu-optimizer", "", *device, fmt::format("zero_optimization.{}", offload));
   add_switch("cpu-optimizer", entry(zero, "cpu-offload"), "zero_optimization.cpu_offload");
   for (const char* type : {"fp16", "bf16"})
@@ -368,10 +364,11 @@ void read_neox(const Value& document, OptionReader& out) {
                                                     "precision",
                                                     "data-types"};
   out.add_option("deepspeed", "", document, "GPT-NeoX runs on DeepSpeed");
-  const std::string activation =
-      entry(&document, "activation") == nullptr ? "" : lower(entry(&document, "activation")->text);
+  const std::string activation = entry(&document, "activation") == nullptr
+                                     ? ""
+                                     : lower_case(entry(&document, "activation")->text);
   const Value* type = entry(&document, "mlp-type");
-  const bool llama = type != nullptr && lower(type->text) == "llama";
+  const bool llama = type != nullptr && lower_case(type->text) == "llama";
   const bool gated = llama || activation.find("glu") != activation.npos;
   const double usual = 4 * number_in(document, "hidden-size", 0);
   const Value* width = entry(&document, "intermediate-size");
@@ -396,8 +393,8 @@ void read_neox(const Value& document, OptionReader& out) {
   const Value* half = entry(&document, "fp16");
   const Value* half_type = entry(half, "type");
   const Value* precision = entry(&document, "precision");
-  const bool brain = (half_type != nullptr && lower(half_type->text) == "bfloat16") ||
-                     (precision != nullptr && lower(precision->text) == "bfloat16");
+  const bool brain = (half_type != nullptr && lower_case(half_type->text) == "bfloat16") ||
+                     (precision != nullptr && lower_case(precision->text) == "bfloat16");
   if (brain) out.add_option("bf16", "", *(half != nullptr ? half : precision), "bfloat16");
   if (const Value* attention = entry(&document, "attention-config");
       attention != nullptr && to_yaml(*attention).find("flash") != std::string::npos)

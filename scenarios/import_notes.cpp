@@ -33,7 +33,7 @@ bool is_numeric(const std::string& text) {
 
 /// Files of YAML list every switch that they do not turn.
 bool is_absent(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  text = lower_case(std::move(text));
   return text == "null" || text == "false" || text == "~";
 }
 

@@ -24,6 +24,8 @@ enum class Leaves : std::uint8_t {
   less,     ///< it needs less
 };
 
+inline constexpr const char* kNoExperts = "mixture of experts is not modelled";
+
 struct UnmodelledOption {
   std::string_view beginning;
   const char* why;

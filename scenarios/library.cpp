@@ -22,12 +22,6 @@ bool looks_like_path(const std::string& name) {
          name.ends_with(".json") || name.ends_with(".txt") || name.ends_with(".csv");
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 bool is_profile(const Value& document) {
   return std::ranges::any_of(document.entries, [](const Value::Entry& entry) {
     return (entry.key.text == "model" || entry.key.text == "cluster") &&
@@ -106,7 +100,7 @@ const Value* Library::find(const Value& name, const std::string& kind,
     const bool layers = path.extension() == ".txt" || path.extension() == ".csv";
     if (kind == "model" && layers) return keep(spelled_out(name, "profile"));
   } else {
-    path = fs::path(data_folder()) / shipped_folder / (lower(name.text) + ".yaml");
+    path = fs::path(data_folder()) / shipped_folder / (lower_case(name.text) + ".yaml");
     if (!read_.exists(path.string())) {
       diagnostics_.add_error(
           name,

@@ -92,7 +92,7 @@ constexpr std::string_view kIgnoredFlags =
     "zero-allgather-bucket-size zero-allow-untested-optimizer zero-contigious-gradients "
     "zero-reduce-bucket-size";
 
-std::vector<std::string_view> words_of(std::string_view text) {
+std::vector<std::string_view> spaced_words(std::string_view text) {
   std::vector<std::string_view> out;
   for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
     end = std::min(text.find(' ', at), text.size());
@@ -132,7 +132,6 @@ constexpr std::string_view kIgnoredBeginnings[] = {"log-",
                                                    "error-injection-",
                                                    "logging-"};
 
-constexpr const char* kNoExperts = "mixture of experts is not modelled";
 constexpr const char* kNoLatent = "multi-latent attention is not modelled";
 constexpr const char* kLatent = "multi-latent attention";
 constexpr const char* kNo8Bits = "8-bit numbers are not modelled: times are those of 16 bits";
@@ -217,7 +216,7 @@ constexpr UnmodelledOption kUnmodelledFlags[] = {
 }  // namespace
 
 const KnownOptions& megatron_flags() {
-  static const std::vector<std::string_view> kIgnored = words_of(kIgnoredFlags);
+  static const std::vector<std::string_view> kIgnored = spaced_words(kIgnoredFlags);
   static const KnownOptions kFlags{kIgnored, kIgnoredBeginnings, kUnmodelledFlags};
   return kFlags;
 }

@@ -1,6 +1,7 @@
 #include "scenarios/megatron_import.hpp"
 
 #include "base/error.hpp"
+#include "base/suggest.hpp"
 #include "base/json.hpp"
 #include "models/layout_string.hpp"
 #include "scenarios/document.hpp"
@@ -23,11 +24,6 @@
 
 namespace penstock {
 namespace {
-
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 /// Bytes of a number, by Megatron-LM's name of its type.
 double bytes_of_type(const std::string& type) {

@@ -55,9 +55,9 @@ class Nesting {
 };
 thread_local int Nesting::depth_ = 0;
 
-class Reader {
+class ScriptReader {
  public:
-  Reader(const ShellSource& source, std::size_t begin, std::size_t end, bool lines)
+  ScriptReader(const ShellSource& source, std::size_t begin, std::size_t end, bool lines)
       : source_(source), text_(source.text), at_(begin), end_(end), lines_(lines) {}
 
   ShellTree script() {
@@ -658,15 +658,15 @@ class Reader {
 }  // namespace
 
 ShellTree read_shell(const ShellSource& source, bool lines_end_commands) {
-  return Reader(source, 0, source.text.size(), lines_end_commands).script();
+  return ScriptReader(source, 0, source.text.size(), lines_end_commands).script();
 }
 
 ShellTree read_shell(const ShellWord& part) {
-  return Reader(*part.source, part.begin, part.end, true).script();
+  return ScriptReader(*part.source, part.begin, part.end, true).script();
 }
 
 std::shared_ptr<const ShellAssignment> assignment_in(const ShellWord& word) {
-  return Reader(*word.source, word.begin, word.end, true).assignment();
+  return ScriptReader(*word.source, word.begin, word.end, true).assignment();
 }
 
 std::size_t end_of_quotes(const ShellSource& source, std::size_t at) {

@@ -1,5 +1,7 @@
 #include "scenarios/torchtitan_flavors.hpp"
 
+#include "scenarios/scenario.hpp"
+
 #include <algorithm>
 #include <iterator>
 #include <vector>
@@ -10,7 +12,6 @@
 namespace penstock {
 namespace {
 
-constexpr std::string_view kExperts = "the other experts' weights, routing and all-to-all";
 constexpr std::string_view kLatentExperts =
     "multi-latent attention, the other experts' weights, routing and all-to-all";
 
@@ -65,19 +66,19 @@ constexpr TitanFlavor kFlavors[] = {
     {"qwen3", "30B-A3B",
      "num_layers: 48, hidden_size: 2048, num_attention_heads: 32, num_query_groups: 4, "
      "head_dim: 128, ffn_hidden_size: 6144, vocab_size: 151936, qk_norm: head",
-     kExperts},
+     kWithoutExperts},
     {"qwen3", "235B-A22B",
      "num_layers: 94, hidden_size: 4096, num_attention_heads: 64, num_query_groups: 4, "
      "head_dim: 128, ffn_hidden_size: 12288, vocab_size: 151936, qk_norm: head",
-     kExperts},
+     kWithoutExperts},
     {"llama4", "17bx16e",
      "num_layers: 48, hidden_size: 5120, num_attention_heads: 40, num_query_groups: 8, "
      "ffn_hidden_size: 16384, vocab_size: 202048",
-     kExperts},
+     kWithoutExperts},
     {"llama4", "17bx128e",
      "num_layers: 48, hidden_size: 5120, num_attention_heads: 40, num_query_groups: 8, "
      "ffn_hidden_size: 16384, vocab_size: 202048",
-     kExperts},
+     kWithoutExperts},
     {"deepseek_v3", "16B",
      "num_layers: 27, hidden_size: 2048, num_attention_heads: 16, ffn_hidden_size: 11264, "
      "vocab_size: 102400",
