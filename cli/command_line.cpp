@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <new>
 #include <system_error>
 
@@ -39,13 +40,20 @@ std::string shell_command(const std::vector<std::string>& words) {
   return command;
 }
 
-/// No option writes over a file that is read.
+/// Throws where an option would write over a file that is read, or that another option writes.
 void require_other_outputs(const CommandSpec& command, const Arguments& arguments) {
+  const auto is_output = [](const OptionSpec& option) {
+    return option.value == "FILE" && option.name != "result";
+  };
   std::vector<std::string> inputs = arguments.positional;
-  if (arguments.flag("result")) inputs.push_back(arguments.value("result"));
   for (const OptionSpec& option : command.options)
-    if (option.value == "FILE" && option.name != "result")
-      require_no_input(fmt::format("--{}", option.name), arguments.value(option.name), inputs);
+    if (!option.value.empty() && !is_output(option))
+      std::ranges::copy(arguments.values(option.name), std::back_inserter(inputs));
+  for (const OptionSpec& option : command.options) {
+    if (!is_output(option)) continue;
+    require_no_input(fmt::format("--{}", option.name), arguments.value(option.name), inputs);
+    inputs.push_back(arguments.value(option.name));
+  }
 }
 
 int dispatch(const std::vector<std::string>& words) {

@@ -43,6 +43,24 @@ bool is_among(std::string_view name, std::span<const std::string_view> names) {
   return std::ranges::find(names, name) != names.end();
 }
 
+/// Options of `shopt -s` by which commands mean something else than is followed here.
+constexpr std::string_view kOtherMeanings[] = {"lastpipe", "nocasematch", "nullglob", "failglob"};
+
+/// Throws where the command changes how later commands run in a way that is not followed.
+void require_followed(std::string_view name, const std::vector<ShellText>& words,
+                      const ShellNode& node) {
+  for (const ShellText& word : words) {
+    const std::string text = word.shown();
+    if (name == "shopt" && words[0].shown() == "-s" && is_among(text, kOtherMeanings))
+      throw ShellError{node.all.place(), "'shopt -s " + text + "' is not followed"};
+    if (name == "trap" && &word == &words[0] && text.find('=') != text.npos && words.size() > 1 &&
+        std::ranges::any_of(words, [](const ShellText& w) {
+          return w.shown() == "DEBUG" || w.shown() == "ERR" || w.shown() == "RETURN";
+        }))
+      throw ShellError{node.all.place(), "'trap " + text + "' is not followed"};
+  }
+}
+
 /// -f and the like, which hold where a file to read lies beside the script.
 bool tests_file(const std::string& sign) {
   return sign == "-f" || sign == "-e" || sign == "-r" || sign == "-s";
@@ -424,6 +442,7 @@ bool ShellMachine::run_builtin(const std::string& name, const std::vector<ShellT
     now_.status = {Truth::unknown, "getopts", {}};
     return true;
   }
+  require_followed(name, rest, node);
   if (is_among(name, kNoLaunches)) {
     if (output_ != nullptr) output_->known = false;
     now_.status = {Truth::unknown, name, {}};

@@ -306,8 +306,7 @@ ShellText ShellMachine::read_name(const std::string& name, const ShellPlace& pla
     if (number <= scope.arguments.size()) return scope.arguments[number - 1];
     if (scope.given) return {};
   }
-  if (name == "?" && now_.status.truth != Truth::unknown && now_.status.shown.empty())
-    return now_.status.truth == Truth::yes ? known_text("0", place) : unknown_text("$?", {}, place);
+  if (name == "?") return unknown_text("$?", {}, place);
   if (name == "#") return known_text(std::to_string(scope.arguments.size()), place);
   const auto at = now_.variables.find(name);
   if (at != now_.variables.end()) {

@@ -504,8 +504,8 @@ class ScriptReader {
         const std::string text = argument.word.text();
         const bool first = node->arguments.empty() || node->arguments.back().assignment;
         if (first && node->arguments.empty() && is_function_next()) return function(node, text);
-        constexpr std::string_view kDeclare[] = {"export",   "declare", "local",
-                                                 "readonly", "typeset", "alias"};
+        constexpr std::string_view kDeclare[] = {"export", "declare", "local", "readonly",
+                                                 "typeset"};
         if (first || !declares_)
           declares_ = std::ranges::find(kDeclare, text) != std::end(kDeclare);
         takes_assignments = declares_;

@@ -41,6 +41,8 @@ def range_of(values: Sequence[Any]) -> str:
     >>> range_of(range(1, 100_001)), range_of([2, 4, 6, 8, 10]), range_of([1, 2, 4, 8])
     ('1:100000:+1', '2:10:+2', '')
     """
+    if isinstance(values, range) and len(values) > 4 and values.step > 0:
+        return f"{values[0]}:{values[-1]}:+{values.step}"
     few = len(values) < 5 or not all(type(value) is int for value in values)
     step = 0 if few else values[1] - values[0]
     same = step > 0 and all(b - a == step for a, b in zip(values, values[1:]))

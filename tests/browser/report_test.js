@@ -455,7 +455,7 @@ const tests = {
     const page = await open(simulated());
     assert.match(
         await page.locator('.summary').innerText(),
-        /^pipedream-2bw, 8 stages, .*\nGPT-2\.2B on p3\.16xlarge .*; recompute full\n/);
+        /^pipedream-2bw, 8 stages, .*\nGPT-2\.2B on p3\.16xlarge .*; recompute full; software: none\n/);
     await close(page);
   },
 

@@ -352,7 +352,7 @@ class Calibrating(Emulated):
         return path
 
     def test_elsewhere_is_as_here(self):
-        model = self.scenario(GPT % "mixed-bf16" + "cluster: " + CLUSTER, "gpt.yaml")
+        model = self.scenario((GPT % "mixed-bf16").replace("stack: none", "") + "cluster: " + CLUSTER, "gpt.yaml")
         few = ("--backend", "cuda", "--workers", "2", "--repetitions", "3", "--microbatch-sizes",
                "1,2", "--link", "pinned")
         here = self.profile(model, *few)
@@ -370,7 +370,7 @@ class Calibrating(Emulated):
         self.assertEqual(*keys)
 
     def test_a_calibration_that_is_cut_off_goes_on(self):
-        model = self.scenario(GPT % "mixed-bf16" + "cluster: " + CLUSTER, "gpt.yaml")
+        model = self.scenario((GPT % "mixed-bf16").replace("stack: none", "") + "cluster: " + CLUSTER, "gpt.yaml")
         asked = self.request(model, "--backend", "cuda", "--workers", "2", "--repetitions", "2",
                              "--microbatch-sizes", "1", "--link", "pinned")
         answer = self.folder / "answer.json"

@@ -152,14 +152,65 @@ TEST(ScriptOptions, UnknownConditionsAreTakenAsTrueAndSaid) {
 }
 
 TEST(ScriptOptions, NoTextIsTooOdd) {
-  for (const char* odd :
-       {"",           "--",   "'",   "\"",    "$",    "${",   "$((",  "$((1/0))",
-        "A=",         "=",    "\\",  "--a=",  "((",   "if",   "fi",   "case",
-        "case x in",  "esac", "[",   "[ a",   "test", "then", "else", "if [ a ]; fi",
-        "#SBATCH -N", "{",    "}",   "a && ", "|| a", "! !",  "[[",   "[[ a ]",
-        "f(",         "f()",  "<<",  "<<E",   "<<<",  "`",    "$'",   "${a[",
-        "${a:",       "${#",  "${!", "A=(",   "A[",   "A[1",  "for",  "for ((;;",
-        "while",      "$(",   "<(",  "{1..}", "{,",   "&",    ">",    "x() { x; }; x"})
+  for (const char* odd : {"",
+                          "--",
+                          "'",
+                          "\"",
+                          "$",
+                          "${",
+                          "$((",
+                          "$((1/0))",
+                          "A=",
+                          "=",
+                          "\\",
+                          "--a=",
+                          "((",
+                          "if",
+                          "fi",
+                          "case",
+                          "case x in",
+                          "esac",
+                          "[",
+                          "[ a",
+                          "test",
+                          "then",
+                          "else",
+                          "if [ a ]; fi",
+                          "#SBATCH -N",
+                          "{",
+                          "}",
+                          "a && ",
+                          "|| a",
+                          "! !",
+                          "[[",
+                          "[[ a ]",
+                          "f(",
+                          "f()",
+                          "<<",
+                          "<<E",
+                          "<<<",
+                          "`",
+                          "$'",
+                          "${a[",
+                          "${a:",
+                          "${#",
+                          "${!",
+                          "A=(",
+                          "A[",
+                          "A[1",
+                          "for",
+                          "for ((;;",
+                          "while",
+                          "$(",
+                          "<(",
+                          "{1..}",
+                          "{,",
+                          "&",
+                          ">",
+                          "alias",
+                          "alias a=",
+                          "alias a=$(ls)",
+                          "x() { x; }; x"})
     try {
       script_options(odd);
     } catch (const InputError&) {  // as bash, which takes few of them
@@ -253,8 +304,9 @@ TEST(ShellWords, ArgumentsOfOtherCommandsAreNoFlags) {
        {"echo --num-layers 12", "printf '%s' --num-layers 12", "cat --num-layers 12",
         "export A=--num-layers", "f() { other --num-layers 12; }", "false && other --num-layers 12",
         "A=(--num-layers 12)", "grep --num-layers 12", ": --num-layers 12", "# --num-layers 12",
-        "cat <<EOF\nother --num-layers 12\nEOF", "exec 3<<< '--num-layers 12'",
-        "if false; then other --num-layers 12; fi", "echo \"python --num-layers 12\" | tee log"})
+        "cat <<EOF\nother --num-layers 12\nEOF", "exec 3<<< '--num-layers 12'", "alias x=y",
+        "alias ll='other --num-layers 12'; echo", "if false; then other --num-layers 12; fi",
+        "echo \"python --num-layers 12\" | tee log"})
     EXPECT_EQ(options_in(std::string(command) + "\nrun --x 1"), "--x 1\n") << command;
 }
 
@@ -327,6 +379,8 @@ TEST(ShellWords, ErrorsOfTheScriptHaveTheirPlace) {
       {"run | | run", "script:1:7: '|' is not expected here"},
       {"readonly A=1\nA=2", "script:2:3: 'A' is assigned, which is readonly"},
       {"f() { f; }; f", "script:1:7: is called too deeply within itself"},
+      {"shopt -s lastpipe\necho 8 | read L", "script:1:1: 'shopt -s lastpipe' is not followed"},
+      {"trap 'L=48' ERR\nfalse", "script:1:1: 'trap L=48' is not followed"},
       {"while :; do :; done\nrun --x", ""},
   };
   for (const auto& [script, what] : kCases) {
