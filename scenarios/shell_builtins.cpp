@@ -914,14 +914,18 @@ void ShellMachine::assign_text(const std::string& name, const std::optional<std:
     return put_text(variable, std::move(text), adds);
   const auto at = index ? index_of(*index, place) : std::optional<std::int64_t>(0);
   ShellVariable& array = now_.variables[name];  // the index may have made variables
-  if (array.kind == ShellVariable::Kind::scalar) {
+  const bool was_scalar = array.kind == ShellVariable::Kind::scalar;
+  if (was_scalar) {
     if (!array.value.empty()) array.items[0] = array.value;
     array.value = {};
     array.kind = ShellVariable::Kind::indexed;
   }
   std::int64_t item_at = at.value_or(0);
   if (at && *at < 0 && !array.items.empty()) item_at += array.items.rbegin()->first + 1;
-  if (!at || item_at < 0 || !array.counted) {
+  // What is not known of a variable may be further elements.
+  const bool untold = index && was_scalar && !array.items.empty() &&
+                      !std::ranges::all_of(array.items[0].pieces, &ShellPiece::known);
+  if (!at || item_at < 0 || !array.counted || untold) {
     const bool integer = array.integer;
     array = {};
     array.integer = integer;

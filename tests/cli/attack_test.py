@@ -336,10 +336,10 @@ class Known(Case):
         self.assertEqual(note("transfers=coupled", "stack=megatron"), "")
         self.assertIn("stack: none", note("transfers=coupled"))
         self.assertIn("transfers: overlapped", note())
-        said = note("transfers=free", "model.bytes_per_parameter.gradients=2", "pipeline.rank_order=data-first", "pipeline.transfers_divided=true", "tensor=2",
+        said = note("transfers=free", "model.bytes_per_parameter.gradients=3", "pipeline.rank_order=data-first", "pipeline.transfers_divided=true", "tensor=2",
                     "width=4", "stack=deepspeed",
                     "perturbations.jitter.spread=5%", "training.optimizer=sgd", "pipeline.reduction.algorithm=ring")
-        for part in ("transfers: free", "model.bytes_per_parameter: 2 + 2 + 12", "pipeline.transfers_divided: true", "stack: deepspeed",
+        for part in ("transfers: free", "model.bytes_per_parameter: 2 + 3 + 12", "pipeline.transfers_divided: true", "stack: deepspeed",
                      "perturbations", "training", "pipeline.reduction.algorithm: ring"):
             self.assertIn(part, said)
 
