@@ -36,6 +36,10 @@ struct Division {
   bool balanced = false;
 };
 
+std::int64_t gpus_of(const Division& d, ImportNotes& notes) {
+  return notes.product_of({d.stages, d.width, d.tensor, d.context}, "GPUs");
+}
+
 std::string text_of(const Division& d, const std::string& cluster) {
   std::string out =
       fmt::format("cluster: {}\n{}schedule: {}\npipeline:\n  stages: {}\n", cluster,
@@ -210,7 +214,7 @@ Division nanotron_division(ImportNotes& notes) {
       notes.number("tokens.micro_batch_size", "pipeline.microbatch_size").value_or(1);
   const auto accumulated =
       notes.number("tokens.batch_accumulation_per_replica", "pipeline.global_batch_size");
-  d.batch = d.microbatch_size * d.width * accumulated.value_or(1);
+  d.batch = notes.product_of({d.microbatch_size, d.width, accumulated.value_or(1)}, "samples");
   d.balanced = true;  // it divides by cost, the head included
   d.stack = "nanotron";
   notes.assume(
@@ -558,11 +562,12 @@ class Titan {
       const std::string text = notes_.word(key, "pipeline.width");
       if (!text.empty() && text != "-1") shards = notes_.number(key, "pipeline.width").value_or(1);
     }
-    const std::int64_t others = d_.stages * d_.tensor * d_.context * replicas;
+    const std::int64_t others =
+        notes_.product_of({d_.stages, d_.tensor, d_.context, replicas}, "GPUs");
     const auto each = notes_.number("nproc_per_node", "pipeline.width");
     const auto nodes = notes_.number("nnodes", "pipeline.width");
     if (shards == 0 && (each || cluster_.gpus())) {
-      const std::int64_t gpus = each && nodes     ? *each * *nodes
+      const std::int64_t gpus = each && nodes     ? notes_.product_of({*each, *nodes}, "GPUs")
                                 : cluster_.gpus() ? *cluster_.gpus()
                                                   : *each;
       if (!nodes && cluster_.gpus()) notes_.not_asked({"nnodes", "nproc_per_node"});
@@ -574,7 +579,7 @@ class Titan {
                       "is not given: those of one node, or as many as one replica needs)",
                       replicas * shards));
     }
-    d_.width = replicas * shards;
+    d_.width = notes_.product_of({replicas, shards}, "GPUs");
     d_.distributed_optimizer = sharded_ = shards > 1;
     if (shards > 1) say_sharded(replicas, shards);
   }
@@ -662,7 +667,7 @@ class Titan {
     notes_.unless_one(microbatch, 1);  // without a pipeline it says nothing
     if (d_.stages > 1) notes_.number(microbatch, "pipeline.microbatch_size");
     d_.microbatch_size = d_.stages > 1 ? size : local;
-    d_.batch = local * d_.width;
+    d_.batch = notes_.product_of({local, d_.width}, "samples");
     const char* const global = "training.global_batch_size";
     const std::string text = notes_.word(global, "pipeline.global_batch_size");
     if (text.empty() || text == "-1") return;
@@ -744,8 +749,7 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
   ImportNotes notes(std::move(options), "", kNanotronKnown);
   std::string model = nanotron_model(notes, origin);
   const Division d = nanotron_division(notes);
-  const std::string cluster_part =
-      where.text(notes, d.stages * d.width * d.tensor * d.context, kGpusPerNode);
+  const std::string cluster_part = where.text(notes, gpus_of(d, notes), kGpusPerNode);
   model += notes.missing("  ");
   return head(origin, "nanotron-config", notes) + model + text_of(d, cluster_part);
 }
@@ -758,8 +762,7 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
   Titan titan(notes, where, titan_model(notes, model_name, origin));
   Division d = titan.division();
   std::string model = titan.model();
-  const std::string cluster_part =
-      where.text(notes, d.stages * d.width * d.tensor * d.context, kGpusPerNode);
+  const std::string cluster_part = where.text(notes, gpus_of(d, notes), kGpusPerNode);
   const auto is_on = [&](const char* name) {
     return notes.has(name, "stack") && notes.word(name, "stack") != "false";
   };

@@ -28,6 +28,8 @@ constexpr std::string_view kActivations[] = {"hidden_act", "activation_function"
                                              "hidden_activation", "activation"};
 constexpr std::string_view kGated[] = {"silu", "swish", "swiglu", "geglu"};
 
+constexpr std::size_t kMostSuggestedKeys = 200;  // each is compared with all keys
+
 /// What other configurations call our keys, beside the names that scenarios may use, too.
 constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
     {"n_embed", "hidden_size"},
@@ -503,6 +505,7 @@ class Adoption {
     if (is_settled_together(key) || refused(entry) || translated(entry) || superseded(key)) return;
     if (find_key("model", key) != nullptr) return keep(entry);
     if (is_meaningless(key)) return meaningless_.push_back(key);
+    if (unknown_.size() >= kMostSuggestedKeys) return unknown_.push_back(key);
     std::vector<std::string> known = keys_of("model");
     for (const auto& renamed : kRenamed) known.emplace_back(renamed.first);
     const std::string near = nearest(key, known);

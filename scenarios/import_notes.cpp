@@ -17,7 +17,9 @@
 namespace penstock {
 namespace {
 
-constexpr std::int64_t kMostOfAnOption = 1'000'000;  // products of three fit 63 bits
+constexpr std::int64_t kMostOfAnOption = 1'000'000;
+constexpr std::int64_t kMostOfAProduct = 1'000'000'000;
+constexpr int kMostSuggested = 200;  // each is compared with all names known
 
 std::optional<std::int64_t> whole_number(const std::string& text) {
   const auto value = parse_number<std::int64_t>(text);
@@ -127,6 +129,17 @@ std::int64_t ImportNotes::needed(const std::string& name, const std::string& mea
   return value.value_or(1);
 }
 
+std::int64_t ImportNotes::product_of(std::initializer_list<std::int64_t> factors,
+                                     const std::string& what) {
+  std::int64_t out = 1;
+  for (const std::int64_t factor : factors)
+    if (__builtin_mul_overflow(out, factor, &out) || out > kMostOfAProduct) {
+      too_many_.insert(fmt::format("{} {}", fmt::join(factors, " x "), what));
+      return kMostOfAProduct;
+    }
+  return out;
+}
+
 void ImportNotes::ask(const std::string& name, std::string how) {
   if (untold_.contains(name) || faults_.contains(name)) return;  // which says it already
   if (std::ranges::find(asked_, name, [](const auto& a) { return a.first; }) == asked_.end())
@@ -196,7 +209,8 @@ bool ImportNotes::is_on(const std::string& name) const {
 }
 
 /// A neighbour in spelling; of what looks harmless, only among options that have a meaning here.
-std::string ImportNotes::suggestion(const std::string& name, bool harmless) const {
+std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
+  if (++suggested_ > kMostSuggested) return "";
   std::vector<std::string> names(known_names_.begin(), known_names_.end());
   if (!harmless) names.insert(names.end(), known_.ignored.begin(), known_.ignored.end());
   for (const UnmodelledOption& u : known_.unmodelled)
@@ -218,10 +232,8 @@ Diagnostic ImportNotes::untold(const ScriptOption& option, const std::string& wh
                                const std::string& origin) const {
   Diagnostic error = at(option, origin);
   std::vector<std::string> defines;
-  for (const std::string& name : option.asked) {
-    const bool number = !option.values.empty() && option.values[0] == "$" + name;
-    defines.push_back(printable(fmt::format("--define {}={}", name, number ? "N" : "VALUE")));
-  }
+  for (const std::string& name : option.asked)
+    defines.push_back(printable(fmt::format("--define {}=VALUE", name)));
   error.message = fmt::format(
       "{}; give {}", what,
       defines.empty() ? "a number in its place" : fmt::format("{}", fmt::join(defines, " ")));
@@ -290,6 +302,8 @@ void ImportNotes::refuse(const std::string& origin) const {
   errors = untold_options(origin);
   const bool may_say = std::ranges::any_of(options_, &ScriptOption::bundle);
   if (!asked_.empty() && !may_say) add(asked_text());
+  for (const std::string& product : too_many_)
+    add(fmt::format("{} are more than {}, the most that are predicted", product, kMostOfAProduct));
   for (const auto& [name, value] : faults_) {
     const std::size_t option = last_.at(name);
     errors.push_back(at(options_[option], origin));

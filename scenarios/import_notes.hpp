@@ -62,6 +62,8 @@ class ImportNotes {
   bool mentions(const std::string& name) const;
   /// As number(); where it is not there, or has no such value, head() asks for it.
   std::int64_t needed(const std::string& name, const std::string& meaning);
+  /// A product, at most 10^9: head() throws where it is more. `what` it counts: "GPUs".
+  std::int64_t product_of(std::initializer_list<std::int64_t> factors, const std::string& what);
   /// head() asks for it: `how` says how it can be given.
   void ask(const std::string& name, std::string how = {});
   /// Of a degree that means nothing where it is 1, and is not modelled otherwise.
@@ -107,7 +109,7 @@ class ImportNotes {
   void sort_out();
   const UnmodelledOption* unmodelled_row(const std::string& name) const;
   bool is_on(const std::string& name) const;
-  std::string suggestion(const std::string& name, bool harmless) const;
+  std::string suggestion(const std::string& name, bool harmless);
   std::string comments() const;
   std::string shown(std::size_t option) const;
   std::string line(std::size_t option) const;
@@ -123,6 +125,8 @@ class ImportNotes {
   std::map<std::string, std::string> untold_;  ///< numbers by variables that are not known
   std::vector<std::pair<std::string, std::string>> asked_;  ///< and how they can be given
   std::map<std::string, std::string> faults_;               ///< by name: values that are no number
+  std::set<std::string> too_many_;                          ///< what there is too much of
+  int suggested_ = 0;                                       ///< names that were looked for
   std::set<std::string> settled_;                           ///< said by something else
   mutable std::set<std::string> known_names_;               ///< whose meaning was asked for
   std::vector<std::string> needs_more_, needs_less_;

@@ -1,5 +1,6 @@
 #include "scenarios/job_cluster.hpp"
 
+#include "base/suggest.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/scenario.hpp"
 
@@ -36,10 +37,19 @@ JobCluster::JobCluster(const std::string& given) : given_(given) {
 std::string JobCluster::text(ImportNotes& notes, std::int64_t gpus, std::int64_t per_node) const {
   if (whole_) return given_;
   const std::int64_t nodes = (gpus + per_node - 1) / per_node;
-  if (given_.empty()) notes.assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
+  const std::string named = notes.word("gpu-model", "cluster");
+  std::string usual = kUsual;
+  for (const char* cluster : {"dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300"})
+    if ("dgx-" + lower_case(named) == cluster) usual = cluster;
+  if (!named.empty() && (!given_.empty() || usual != "dgx-" + lower_case(named)))
+    notes.unmodelled("gpu-model", "the cluster is what --cluster NAME says, or nodes of 8 H100");
+  if (given_.empty() && (named.empty() || usual == kUsual))
+    notes.assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
+  else if (given_.empty())
+    notes.assume(fmt::format("cluster: {}, by the GPU's name (--cluster NAME: others)", usual));
   if (given_.starts_with('{'))
     return fmt::format("{}, nodes: {}}}", given_.substr(0, given_.rfind('}')), nodes);
-  return fmt::format("{{base: {}, nodes: {}}}", given_.empty() ? kUsual : given_, nodes);
+  return fmt::format("{{base: {}, nodes: {}}}", given_.empty() ? usual : given_, nodes);
 }
 
 }  // namespace penstock

@@ -305,7 +305,8 @@ class Import : public ImportNotes {
     unless_one("cp-comm-type", context == 1 || ring == "p2p" ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
-    const std::optional<std::int64_t> told_width = width_of(tensor * context * stages);
+    const std::optional<std::int64_t> told_width =
+        width_of(product_of({tensor, context, stages}, "GPUs"));
     const std::int64_t width = told_width.value_or(1);
     const std::int64_t sharers = width * context;
     const auto batch = number("global-batch-size", "pipeline.global_batch_size");
@@ -315,9 +316,10 @@ class Import : public ImportNotes {
     const bool shared =
         sharding(has("use-distributed-optimizer", "pipeline.distributed_optimizer: true") ? 1 : 0);
     const bool dividing = tensor > 1 && !sequence;
-    std::string out =
-        fmt::format("cluster: {}\nstack: {}\n",
-                    cluster_.text(*this, tensor * context * stages * width, per_node_), stack_);
+    std::string out = fmt::format(
+        "cluster: {}\nstack: {}\n",
+        cluster_.text(*this, product_of({tensor, context, stages, width}, "GPUs"), per_node_),
+        stack_);
     assume(
         fmt::format("stack: {} (its launches, traffic, memory and overlap; stack: none is the "
                     "neutral one)",
@@ -351,8 +353,8 @@ class Import : public ImportNotes {
     out += fmt::format("  microbatch_size: {}\n", micro);
     const auto steps =
         number("gradient-accumulation-steps", "microbatches of a replica in an update");
-    out +=
-        fmt::format("  global_batch_size: {}\n", batch.value_or(micro * width * steps.value_or(1)));
+    out += fmt::format("  global_batch_size: {}\n",
+                       batch ? *batch : product_of({micro, width, steps.value_or(1)}, "samples"));
     if (!batch && !steps)
       assume(
           "pipeline.global_batch_size: one microbatch per replica and update (no "
@@ -428,7 +430,7 @@ class Import : public ImportNotes {
     const auto nodes = number({"nnodes", "num-nodes", "nodes"}, "cluster.nodes");
     const auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
                              "cluster.devices_per_node");
-    const auto world = number("world-size", "cluster");
+    const auto world = processes(nodes, each);
     const bool counted = world || nodes;
     if (!counted && cluster_.gpus()) not_asked({"nnodes", "num-nodes", "nodes", "world-size"});
     if (!counted && !each && !cluster_.gpus()) {
@@ -438,14 +440,27 @@ class Import : public ImportNotes {
       return std::nullopt;
     }
     const std::int64_t gpus = world     ? *world
-                              : counted ? *nodes * each.value_or(8)
+                              : counted ? product_of({*nodes, each.value_or(8)}, "GPUs")
                                         : cluster_.gpus().value_or(each.value_or(8));
-    per_node_ = each.value_or(8);
+    per_node_ = each ? *each : world && nodes ? std::max<std::int64_t>(1, gpus / *nodes) : 8;
     const std::int64_t width = gpus / model_gpus;
     if (width * model_gpus != gpus || width == 0)
       assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {})",
                          std::max<std::int64_t>(1, width), gpus, model_gpus));
     return std::max<std::int64_t>(1, width);
+  }
+
+  /// Returns the world's size, where it is said. Tasks are GPUs unless they start processes of
+  /// their own: a single task, or torchrun's.
+  std::optional<std::int64_t> processes(std::optional<std::int64_t> nodes,
+                                        std::optional<std::int64_t> each) {
+    const auto world = number("world-size", "cluster");
+    const auto tasks = number("ntasks", "cluster");
+    if (!world && tasks && *tasks > nodes.value_or(1) && !(nodes && each) &&
+        !mentions("nproc-per-node"))
+      return tasks;
+    ignore("ntasks");
+    return world;
   }
 
   std::string recomputation() {

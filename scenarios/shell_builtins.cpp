@@ -361,6 +361,17 @@ bool ShellMachine::run_inner_shell(const std::vector<ShellText>& words, const No
   return false;
 }
 
+/// Adds what torchtitan's run_train.sh makes of its environment, where it is not there to be read.
+void ShellMachine::add_environment(std::vector<ShellText>& words) const {
+  for (const auto& [name, option] :
+       {std::pair{"NGPU", "--nproc-per-node"}, std::pair{"CONFIG_FILE", "--job.config_file"}}) {
+    const auto variable = now_.variables.find(name);
+    if (variable == now_.variables.end() || !variable->second.exported) continue;
+    words.insert(words.begin() + 1,
+                 {known_text(option, words[0].pieces[0].place), variable->second.value});
+  }
+}
+
 void ShellMachine::run_program(std::vector<ShellText> words, const Node& node) {
   if (output_ != nullptr) output_->known = false;
   const std::string name = words[0].known() ? last_part(words[0].shown()) : "";
@@ -376,6 +387,7 @@ void ShellMachine::run_program(std::vector<ShellText> words, const Node& node) {
         run_file(*own, {}, node);
       });
     } else {
+      if (name == "run_train.sh") add_environment(words);
       const bool stray = name.starts_with("-");
       (stray ? strays_ : launches_).push_back({std::move(words), node.all.place(), false});
     }
@@ -443,6 +455,13 @@ bool ShellMachine::run_builtin(const std::string& name, const std::vector<ShellT
     return true;
   }
   require_followed(name, rest, node);
+  const auto is_input = [](const ShellRedirection& redirection) {
+    using Kind = ShellRedirection::Kind;
+    return redirection.kind == Kind::document || redirection.kind == Kind::text;
+  };
+  if (name == "cat" && rest.empty() && !node.redirections.empty() &&
+      std::ranges::all_of(node.redirections, is_input))
+    return put_out(*input(node)), set_status(true), true;
   if (is_among(name, kNoLaunches)) {
     if (output_ != nullptr) output_->known = false;
     now_.status = {Truth::unknown, name, {}};
@@ -713,7 +732,7 @@ void ShellMachine::read(const std::vector<ShellText>& words, const Node& node) {
 // ---- paths
 
 void ShellMachine::change_folder(const std::vector<ShellText>& words) {
-  set_status(true);  // the folder is there
+  set_status(true);
   if (words.size() < 2) {
     now_.folder = unknown_text("$HOME", {});
     return;
@@ -722,10 +741,26 @@ void ShellMachine::change_folder(const std::vector<ShellText>& words) {
   const bool begins = !path.empty() && (path.pieces[0].folder || path.shown().starts_with("/"));
   if (begins) {
     now_.folder = without_quotes(path);
-    return;
+  } else {
+    now_.folder.add({"/", path.empty() ? ShellPlace{} : path.pieces[0].place});
+    now_.folder.add(path);
   }
-  now_.folder.add({"/", path.empty() ? ShellPlace{} : path.pieces[0].place});
-  now_.folder.add(path);
+  if (!is_there(now_.folder)) now_.status = {Truth::unknown, "cd " + path.shown(), path.names()};
+}
+
+/// Is it the script's folder, one around it, or one in it?
+bool ShellMachine::is_there(const ShellText& folder) const {
+  std::filesystem::path way;
+  for (const ShellPiece& piece : folder.pieces) {
+    if (!piece.known && !piece.folder) return false;
+    way += piece.text;
+  }
+  if (!folder.empty() && folder.pieces[0].folder &&
+      way.string().find_first_not_of("./") == std::string::npos)
+    return true;
+  std::error_code ignored;
+  return !surroundings_.file.empty() && way.is_relative() &&
+         std::filesystem::is_directory(place_of(way), ignored);
 }
 
 /// Programs that print a path.

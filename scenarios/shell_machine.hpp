@@ -188,6 +188,8 @@ class ShellMachine : public ShellStore {
   void set_options(const std::vector<ShellText>& words);
   bool put_path(const std::string& name, const std::vector<ShellText>& words);
   void change_folder(const std::vector<ShellText>& words);
+  bool is_there(const ShellText& folder) const;
+  void add_environment(std::vector<ShellText>& words) const;
   std::optional<ShellText> input(const Node& node);
   void assign(const ShellAssignment& assignment, bool local = false);
   void assign_array(const ShellAssignment& assignment, ShellVariable& variable);

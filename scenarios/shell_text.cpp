@@ -44,10 +44,15 @@ ShellPlace ShellSource::place(std::size_t at) const {
 
 ShellSource shell_source(std::string text, int file) {
   ShellSource source{std::move(text), {{0, {file, 1, 1}}}};
-  for (std::size_t i = 0; i < source.text.size(); ++i)
+  constexpr std::size_t kFarthest = 256;  // from a place that is known, in a long line
+  for (std::size_t i = 0; i < source.text.size(); ++i) {
+    const auto [begin, origin] = source.origins.back();
     if (source.text[i] == '\n')
-      source.origins.emplace_back(i + 1,
-                                  ShellPlace{file, source.origins.back().second.line + 1, 1});
+      source.origins.emplace_back(i + 1, ShellPlace{file, origin.line + 1, 1});
+    else if (i + 1 - begin == kFarthest)
+      source.origins.emplace_back(
+          i + 1, ShellPlace{file, origin.line, origin.column + static_cast<int>(kFarthest)});
+  }
   return source;
 }
 

@@ -99,6 +99,9 @@ bool is_ascii(std::string_view text) {
 
 using Wide = std::int64_t;
 
+constexpr std::size_t kMostEvaluated = 100'000;  // texts of 16 characters, of a whole script
+constexpr int kMostOpen = 150;                   // of which a name takes 3
+
 Wide wrapped(std::uint64_t value) { return static_cast<Wide>(value); }
 
 class Arithmetic {
@@ -107,6 +110,9 @@ class Arithmetic {
       : text_(text), store_(store), depth_(depth) {}
 
   ShellNumber value() {
+    store_.evaluated += 1 + text_.size() / 16;
+    if (store_.evaluated > kMostEvaluated)
+      fail("is more arithmetic than is followed, with all before it");
     skip();
     if (at_ == text_.size()) return {0, {}};
     const ShellNumber all = list();
@@ -146,9 +152,10 @@ class Arithmetic {
   class Deeper {
    public:
     explicit Deeper(Arithmetic& of) : of_(of) {
-      if (++of_.open_ > 100) of_.fail("is nested too deeply");
+      if (of_.store_.open >= kMostOpen) of_.fail("is nested too deeply");
+      ++of_.store_.open;
     }
-    ~Deeper() { --of_.open_; }
+    ~Deeper() { --of_.store_.open; }
     Deeper(const Deeper&) = delete;
     Deeper& operator=(const Deeper&) = delete;
 
@@ -368,6 +375,7 @@ class Arithmetic {
 
   ShellNumber placeholder() {
     const std::size_t end = text_.find('\x02', at_);
+    if (end == std::string::npos) fail("is no arithmetic");
     const auto number =
         parse_number<std::size_t>(std::string_view(text_).substr(at_ + 1, end - at_ - 1));
     at_ = end + 1;
@@ -421,7 +429,7 @@ class Arithmetic {
   const std::string text_;
   ShellStore& store_;
   std::size_t at_ = 0;
-  int depth_, open_ = 0;
+  int depth_;
   Effect effect_ = Effect::sure;
 };
 

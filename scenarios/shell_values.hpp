@@ -49,6 +49,9 @@ class ShellStore {
                               const ShellNumber& number) = 0;
   /// What is written as \x01 NUMBER \x02: a piece that is not known.
   virtual const ShellPiece& unknown_piece(std::size_t number) const = 0;
+
+  std::size_t evaluated = 0;  ///< texts so far, long ones as several
+  int open = 0;               ///< levels of arithmetic within one another, through variables too
 };
 
 /// As in $((...)): 64 bits, all operators. Throws ArithmeticFailure where bash fails.

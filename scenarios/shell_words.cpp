@@ -1,5 +1,6 @@
 #include "scenarios/shell_words.hpp"
 
+#include "scenarios/document.hpp"
 #include "scenarios/shell_machine.hpp"
 
 #include <fmt/format.h>
@@ -51,6 +52,34 @@ bool sounds_like_file(std::string name) {
       [&](const char* part) { return name.find(part) != std::string::npos; });
 }
 
+/// Adds to `--gres gpu:a100:4` and `--gpus-per-node a100:4` a number alone, and the GPU's name.
+std::vector<ScriptOption> with_gpus(std::vector<ScriptOption> options) {
+  std::vector<ScriptOption> out;
+  for (ScriptOption& option : options) {
+    const std::string value = option.values.empty() ? "" : option.values[0];
+    const bool gres = option.name == "gres" && value.starts_with("gpu");
+    if (gres) out.push_back(option);
+    if (gres || option.name == "gpus-per-node") {
+      const std::string all = value.substr(0, value.find_first_of(",("));
+      const std::size_t last = all.rfind(':');
+      const std::size_t first = gres ? all.find(':') : 0;
+      std::string model;
+      if (last != all.npos && last > first)
+        model = all.substr(first + (gres ? 1 : 0), last - first - (gres ? 1 : 0));
+      if (gres) option.name = "gpus-per-node";
+      if (last != all.npos) option.values = {all.substr(last + 1)};
+      if (!model.empty()) {
+        out.push_back(option);
+        option.name = "gpu-model";
+        option.values = {model};
+      }
+      if (gres && last == all.npos) continue;
+    }
+    out.push_back(std::move(option));
+  }
+  return out;
+}
+
 struct Condition {
   std::string text;
   ShellNames names;
@@ -69,7 +98,7 @@ class Options {
       add(word, {});
       first_ = false;
     }
-    return std::move(out_);
+    return with_gpus(std::move(out_));
   }
 
  private:
@@ -188,8 +217,8 @@ class Options {
 
   void add_value(const ShellText& word, const Condition& under) {
     const std::string text = word.shown();
-    if (launcher_ == "srun" && text.starts_with("-N") && text.size() <= 2 + 9)
-      return add_nodes(word, under);
+    if (const char* option = option_of_launcher(text)) return add_count(option, word, under);
+    if (text.ends_with(".py") || text.starts_with("python")) launcher_.clear();  // its own follow
     if (!open_) return;
     ScriptOption& option = out_.back();
     if (option.condition.empty()) option.condition = under.text;
@@ -198,12 +227,23 @@ class Options {
     option.values.push_back(text);
   }
 
-  /// `srun -N 4` and `-N4`.
-  void add_nodes(const ShellText& word, const Condition& under) {
-    push(made("nodes", word, under));
+  /// Returns what a short option of srun or mpirun is: `-N 4`, `-N4`, `-np 32`; null where the word
+  /// is none. mpirun's `-N` are processes a node (Open MPI; MPICH and Intel say `-ppn`).
+  const char* option_of_launcher(const std::string& text) const {
+    const bool mpi = launcher_.starts_with("mpi") || launcher_ == "orterun";
+    if (!mpi && launcher_ != "srun") return nullptr;
+    if (mpi && (text == "-npernode" || text == "-ppn" || text == "-N")) return "ntasks-per-node";
+    if (mpi && (text == "-np" || text == "-n" || text == "-c")) return "ntasks";
+    const std::size_t digits = std::min(text.find_first_not_of("0123456789", 2), text.size());
+    if (mpi || (text.size() > 2 && digits < text.size())) return nullptr;
+    return text.starts_with("-N") ? "nodes" : text.starts_with("-n") ? "ntasks" : nullptr;
+  }
+
+  void add_count(const char* option, const ShellText& word, const Condition& under) {
+    push(made(option, word, under));
     open_ = true;
-    if (const std::string text = word.shown(); text.size() > 2)
-      out_.back().values.push_back(text.substr(2));
+    const std::string text = word.shown();
+    if (launcher_ == "srun" && text.size() > 2) out_.back().values.push_back(text.substr(2));
   }
 
   void push(ScriptOption option) {
@@ -224,6 +264,7 @@ class Options {
 void give_batch_variable(const std::string& option, std::string value,
                          std::map<std::string, std::string>& given) {
   if (option == "gres" || option == "gpus-per-node") {
+    value = value.substr(0, value.find(','));
     value = value.substr(value.rfind(':') + 1);
     given["SLURM_GPUS_ON_NODE"] = given["SLURM_GPUS_PER_NODE"] = value;
   } else if (option == "nodes") {
@@ -270,10 +311,6 @@ class Batch {
       } else if (!word.starts_with("-") && !options.empty()) {
         options.back().values.push_back(word);
         give_batch_variable(options.back().name, word, variables);
-        if (options.back().name == "gres" && word.starts_with("gpu")) {
-          add_option("gpus-per-node", number);
-          options.back().values.push_back(word.substr(word.rfind(':') + 1));
-        }
       }
     }
   }
@@ -356,6 +393,12 @@ std::string ordinary_text(std::string text) {
 
 ShellMachine::ShellMachine(const ScriptSurroundings& surroundings) : surroundings_(surroundings) {
   for (const auto& [name, value] : surroundings) {
+    try {
+      ordinary_text(name + value);
+    } catch (const ShellError&) {
+      throw InputError("--define " + printable(name),
+                       "has a control character that no script has, in '" + printable(value) + "'");
+    }
     const bool number =
         !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
     auto& arguments = now_.scopes.front().arguments;
@@ -387,7 +430,8 @@ Diagnostic ShellMachine::diagnostic(const ShellPlace& place, const std::string& 
     if (begin != std::string::npos) ++begin;
   }
   if (begin == std::string::npos || begin > file.text.size()) return out;
-  const std::string line = file.text.substr(begin, file.text.find('\n', begin) - begin);
+  const std::string_view line =
+      std::string_view(file.text).substr(begin, file.text.find('\n', begin) - begin);
   const auto column = static_cast<std::size_t>(std::max(1, place.column) - 1);
   const std::size_t cut = column > kBefore ? column - kBefore : 0;
   if (cut > line.size()) return out;
@@ -435,7 +479,7 @@ ScriptLaunch script_launch(std::string_view text, const std::string& origin,
   if (arguments) all.insert(all.begin(), machine.strays().begin(), machine.strays().end());
   for (const ShellLaunch& launch : all) {
     std::vector<ScriptOption> options = Options(machine, batch).of(launch);
-    const auto own = std::span(options).subspan(batch.size());
+    const auto own = std::span(options).subspan(with_gpus(batch).size());
     if (std::ranges::any_of(own,
                             [&](const ScriptOption& o) { return !o.bundle && counts(o.name); }))
       found.emplace_back(&launch, std::move(options));
@@ -443,7 +487,7 @@ ScriptLaunch script_launch(std::string_view text, const std::string& origin,
   ScriptLaunch out;
   if (found.empty()) {
     refuse_bundles(machine, batch, all);
-    out.options = batch;
+    out.options = with_gpus(batch);
     out.none = why_none(machine);
     return out;
   }

@@ -120,6 +120,42 @@ std::string shared_case(const std::string& name) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+TEST(NanotronImport, ProductsBeyondAllJobsAreErrors) {
+  const auto more = [](const std::string& said) {
+    return said.find("are more than 1000000000, the most") != std::string::npos;
+  };
+  const std::string all = refused([] {
+    scenario_of_nanotron(kSmall +
+                             "}\nparallelism: {dp: 65536, pp: 65536, tp: 65536, "
+                             "context_parallel_size: 65536}\ntokens: {sequence_length: 64}\n",
+                         "a.yaml", "");
+  });
+  EXPECT_TRUE(more(all)) << all;
+  std::string degrees = "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[parallelism]\n";
+  for (const char* degree : {"pipeline", "tensor", "context"})
+    degrees += std::string(degree) + "_parallel_degree = 65536\n";
+  degrees += "data_parallel_replicate_degree = 65536\n";
+  const std::string titan = refused([&] { scenario_of_torchtitan(degrees, "a.toml", ""); });
+  EXPECT_TRUE(more(titan)) << titan;
+}
+
+TEST(TorchtitanImport, RunTrainReadsTheFileOfItsEnvironment) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("penstock-titan-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "x.toml") << kTitan;
+  const std::string text =
+      scenario_of_torchtitan("CONFIG_FILE=x.toml NGPU=8 ./run_train.sh --model.flavor=8B\n",
+                             (folder / "a.sh").string(), "");
+  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(has_line(text, "#   nproc_per_node 8: pipeline.width") ||
+              text.find("nproc_per_node 8") != std::string::npos)
+      << text;
+  const Scenario s = scenario_in(text);
+  EXPECT_EQ(s.shape.depth, 4U);
+  EXPECT_EQ(s.transformer->num_layers, 32);
+}
+
 TEST(NanotronImport, NeverMakesUpASizeOrAnotherModel) {
   const auto why = [](const std::string& text) {
     return refused([&] { scenario_of_nanotron(text, "a.yaml", ""); });

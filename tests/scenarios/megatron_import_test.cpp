@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -150,6 +151,45 @@ TEST(Megatron, ADefinedFlagIsAFlag) {
   EXPECT_EQ(s.microbatch_size, 2);
   EXPECT_EQ(s.transformer->num_layers, 12) << "a definition goes over the script's";
   EXPECT_EQ(s.transformer->num_attention_heads, 16);
+}
+
+TEST(Megatron, LaunchersSayHowManyGpusThereAre) {
+  const struct {
+    const char* launcher;
+    std::int64_t gpus;
+    const char* cluster;
+  } kCases[] = {
+      {"mpirun -np 32 -npernode 4 python ", 32, "{base: dgx-h100, nodes: 8}"},
+      {"srun -n 16 --ntasks-per-node 8 python ", 16, "{base: dgx-h100, nodes: 2}"},
+      {"srun -N 4 -n 16 python ", 16, "{base: dgx-h100, nodes: 4}"},
+      {"#SBATCH --gres=gpu:a100:4\n#SBATCH -N 2\n", 8, "{base: dgx-a100, nodes: 2}"},
+      {"#SBATCH --gpus-per-node=h200:4\n#SBATCH -N 2\n", 8, "{base: dgx-h200, nodes: 2}"},
+      {"#SBATCH --gpus-per-node 4\n#SBATCH -N 2\n", 8, "{base: dgx-h100, nodes: 2}"},
+      {"#SBATCH --ntasks=1 --gpus-per-node=8\n", 8, "{base: dgx-h100, nodes: 1}"},
+      {"srun -n 2 torchrun --nnodes 2 --nproc_per_node 8 ", 16, "{base: dgx-h100, nodes: 2}"},
+  };
+  for (const auto& [launcher, gpus, cluster] : kCases) {
+    const std::string text = scenario_of_megatron(launcher + kJob, "x.sh", "");
+    EXPECT_EQ(parse_scenario(text, "test.yaml").mesh.most(), gpus) << text;
+    EXPECT_NE(text.find(std::string("\ncluster: ") + cluster), std::string::npos) << text;
+  }
+}
+
+TEST(Megatron, ProductsBeyondAllJobsAreErrors) {
+  for (const char* flags :
+       {"--tensor-model-parallel-size 65536 --pipeline-model-parallel-size 65536 "
+        "--context-parallel-size 65536 --nnodes 65536",
+        "--nnodes 1000000 --nproc-per-node 1000000"})
+    EXPECT_NE(refusal_of(kJob + flags).find("GPUs are more than 1000000000"), std::string::npos)
+        << refusal_of(kJob + flags);
+}
+
+TEST(Megatron, ManyUnknownFlagsAreReadAtOnce) {
+  std::string flags;
+  for (int i = 0; i < 15'000; ++i) flags += "--unknown-flag-" + std::to_string(i) + " ";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_NE(imported(flags).find("#   --unknown-flag-14999\n"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
 }
 
 TEST(Megatron, AModelGivesItsSizes) {
@@ -513,9 +553,9 @@ TEST(Megatron, WhatOnlyARunTellsIsAskedForAtOnce) {
       said.push_back(std::to_string(one.where.line) + ": " + one.message);
     const std::vector<std::string> expected{
         "3: '--nnodes $SLURM_NNODES' cannot be told without running the script; give --define "
-        "SLURM_NNODES=N",
+        "SLURM_NNODES=VALUE",
         "3: '--tensor-model-parallel-size $TP' cannot be told without running the script; give "
-        "--define TP=N",
+        "--define TP=VALUE",
         "3: '--global-batch-size $((DP*64))' cannot be told without running the script; give "
         "--define WORLD=VALUE"};
     EXPECT_EQ(said, expected);
@@ -679,10 +719,12 @@ TEST(Megatron, LayersOfARankAreThoseOfAllItsChunks) {
 
 TEST(Megatron, NoNumberIsTooLarge) {
   EXPECT_NE(refusal_of(kJob + "--tensor-model-parallel-size 4294967296 --nnodes 1"), "");
-  EXPECT_NO_THROW(
-      imported("--num-layers-per-virtual-pipeline-stage 1000000 --pipeline-model-parallel-size "
-               "1000000 --num-layers 1000000 --nnodes 1000000 --nproc-per-node 1000000 "
-               "--micro-batch-size 1000000"));
+  const std::string said =
+      refusal_of(kJob +
+                 "--num-layers-per-virtual-pipeline-stage 1000000 --pipeline-model-parallel-size "
+                 "1000000 --num-layers 1000000 --nnodes 1000000 --nproc-per-node 1000000 "
+                 "--micro-batch-size 1000000");
+  EXPECT_NE(said.find("1000000 x 1000000 GPUs are more than"), std::string::npos) << said;
 }
 
 TEST(Megatron, ATextWithoutItsFlagsIsRefused) {

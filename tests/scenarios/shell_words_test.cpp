@@ -95,8 +95,12 @@ TEST(ScriptOptions, CommentsCountOnlyForSlurm) {
 TEST(ScriptOptions, WhatSlurmSaysIsKnown) {
   EXPECT_EQ(options_in("#SBATCH -N 16\n#SBATCH --gres=gpu:a100:4\nrun --a $SLURM_NNODES --b "
                        "$((SLURM_NNODES * SLURM_GPUS_ON_NODE))\n"),
-            "--nodes 16\n--gres gpu:a100:4\n--gpus-per-node 4\n--a 16\n--b 64\n");
+            "--nodes 16\n--gres gpu:a100:4\n--gpus-per-node 4\n--gpu-model a100\n--a 16\n--b 64\n");
   EXPECT_EQ(options_in("srun -N2 --a 1 > --log 2>&1 | tee --b\n"), "--nodes 2\n--a 1\n");
+  EXPECT_EQ(options_in("srun -n 16 --gpus-per-node=h100:4 a.py -n 3 --a 1"),
+            "--ntasks 16\n--gpus-per-node 4\n--gpu-model h100\n--a 1\n");
+  EXPECT_EQ(options_in("mpirun -np 32 -npernode 4 python a.py --a 1"),
+            "--ntasks 32\n--ntasks-per-node 4 python a.py\n--a 1\n");
 }
 
 TEST(ScriptOptions, WhatIsDefinedStays) {
@@ -294,8 +298,53 @@ TEST(ShellWords, ArithmeticIsThatOfBash) {
        "24 8 2 8 16 5"},
       {"A=B; B=24; run --x $((A)) $((!A)) $((~0)) $(( 0 && 1/0 ))", "24 0 -1 0"},
       {"run --x $((A*8))", "$((A*8)) asks A"},
+      {"printf -v L '\\x01%s' 9; run --x $((1+L))", "$((1+L)) asks L"},
       {"run --x $((1/0))",
        "error: script:1:12: '1/0' divides by 0\n   1 | run --x $((1/0))\n     |            ^~~~~"},
+  });
+}
+
+TEST(ShellWords, ArithmeticHasALimit) {
+  std::string wide = "V0=1\n", deep = "D0=1\n";
+  for (int i = 1; i <= 14; ++i) {
+    const std::string of = "V" + std::to_string(i - 1);
+    wide += "V" + std::to_string(i) + "=\"" + of;
+    for (int k = 0; k < 7; ++k) wide += "+" + of;
+    wide += "\"\n";
+  }
+  for (int i = 1; i <= 20; ++i)
+    deep += "D" + std::to_string(i) + "='" + std::string(30, '(') + "D" + std::to_string(i - 1) +
+            std::string(30, ')') + "'\n";
+  EXPECT_NE(got(wide + "run --x $((V14))").find("is more arithmetic than is followed"),
+            std::string::npos);
+  EXPECT_NE(got(deep + "run --x $((D20))").find("is nested too deeply"), std::string::npos);
+  EXPECT_NE(got("A=('A[B]'); B='A[B]'; run --x $((B))").find("error"), std::string::npos);
+  EXPECT_EQ(got("A=1; for ((i = 0; i < 1500; ++i)); do A=$((A + i % 2)); done; run --x $A"), "751");
+}
+
+TEST(ShellWords, DefinitionsAreOrdinaryText) {
+  for (const char* value : {"+\x01",
+                            "1+\x01"
+                            "9\x02",
+                            "\x02"})
+    EXPECT_THROW(script_options("run --x $((L))", {{"L", value}}), InputError);
+}
+
+TEST(ShellWords, DocumentsThatArePrintedAreText) {
+  expect_rows({
+      {"L=24\nA=$(cat <<EOF\n--x $L\n  8\nEOF\n)\nrun $A", "24 8"},
+      {"A=$(cat <<'EOF'\n--x $L\nEOF\n)\nrun $A", "$L"},
+      {"A=$(cat <<EOF | sort\n--x 1\nEOF\n)\nrun --x $A", "$A asks A"},
+  });
+}
+
+TEST(ShellWords, AFolderElsewhereMayBeMissing) {
+  expect_rows({
+      {"L=24; cd /nowhere && L=12; run --x $L", "$L asks L"},
+      {"L=24; cd \"$(dirname \"$0\")\" && L=12; run --x $L", "12"},
+      {"L=24; cd \"$(dirname \"$0\")/..\" && L=12; run --x $L", "12"},
+      {"set -e; cd /nowhere; cd /nowhere || exit 1; L=24; run --x $L", "24"},
+      {"cd /nowhere && run --x 24", "24"},
   });
 }
 
