@@ -4,6 +4,8 @@
 #include "cli/output.hpp"
 #include "cli/plan_texts.hpp"
 #include "plan/search/plan_json.hpp"
+#include "results/attention_share.hpp"
+#include "results/expected_error.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,6 +18,9 @@
 
 namespace penstock {
 namespace {
+
+const std::string kCannotTell =
+    fmt::format("{:.0f} %, which the model cannot tell apart", 100 * kModelError);
 
 PerStage<Recomputation> recompute_of(const Choice& choice) {
   if (choice.recompute.empty()) return Recompute::none;
@@ -229,9 +234,17 @@ std::string plans_table(const FullPlan& full, std::size_t width) {
   if (any([](const PlanRow& r) { return r.offer.scenario.optimistic; }))
     text += fmt::format("*: {}\n", kOptimistic);
   if (any([](const PlanRow& r) { return r.number.ends_with('='); }))
-    text += fmt::format("=: as good as plan 1 within the {:.0f} % that the model is off by\n",
-                        100 * kModelError);
-  return text + recommendation_text(full);
+    text += fmt::format("=: as good as plan 1 within {}\n", kCannotTell);
+  for (const PlanRow& row : rows) {
+    const Judgement& j = row.offer.plan.judgement;
+    if (much_attention(j.mfu, j.mfu_causal))
+      text += fmt::format("plan {}: MFU {:.1f} % with causal attention counted by half\n",
+                          row.number, 100 * j.mfu_causal);
+  }
+  text += recommendation_text(full);
+  if (const auto error = expected_error(recommended_offer(full).scenario))
+    text += how_sure_text(*error);
+  return text;
 }
 
 std::string tallies_table(const SearchResult& result) {
@@ -333,11 +346,14 @@ std::string price_header(const FullPlan& full) {
 
 std::string recommendation_text(const FullPlan& full) {
   const int number = full.recommended();
-  const std::string off =
-      fmt::format("within the {:.0f} % that the model is off by", 100 * kModelError);
+  const std::string off = "within " + kCannotTell;
   if (number == 0) return fmt::format("recommended: the job as given: no plan is better {}\n", off);
   if (number == 1) return "recommended: plan 1\n";
-  return fmt::format("recommended: plan {}, as good as plan 1 {}, and simpler\n", number, off);
+  const std::string& software = full.problem.base().stack.name;
+  const auto runs = [&](const Offer& offer) { return runs_in(software, offer.plan.choice); };
+  return fmt::format(
+      "recommended: plan {}, as good as plan 1 {}, and {}\n", number, off,
+      runs(recommended_offer(full)) && !runs(full.offers[0]) ? software + " runs it" : "simpler");
 }
 
 std::string terms_text(const FullPlan& full) {
@@ -501,8 +517,8 @@ std::string task_text(const FullPlan& full) {
   const Scenario& base = problem.base();
   const std::int64_t tokens = full.tokens_per_sample();
   std::string text = fmt::format(
-      "{} GPUs of {}{}: {} samples{} per update{}, objective {}", problem.gpus(), base.cluster.name,
-      devices_text(base.cluster), problem.batch(),
+      "{} of {}{}: {}{} per update{}, objective {}", counted(problem.gpus(), "GPU"),
+      base.cluster.name, devices_text(base.cluster), counted(problem.batch(), "sample"),
       tokens > 0 ? fmt::format(" of {} tokens", tokens) : "",
       tokens > 0 ? fmt::format(" ({} tokens)", format_count(tokens * problem.batch())) : "",
       kObjectiveNames[static_cast<std::size_t>(full.request.search.objective)]);
@@ -515,7 +531,10 @@ std::string task_text(const FullPlan& full) {
 
 std::string to_text(const FullPlan& full, std::size_t width, bool statistics) {
   const SearchResult& result = full.result;
-  std::string out = fmt::format("{} on {}\n", full.model_name(), task_text(full));
+  const Scenario& base = full.problem.base();
+  std::string out = fmt::format(
+      "{} on {}\n", base.transformer ? model_text(*base.transformer) : full.model_name(),
+      task_text(full));
   for (const std::string& note : full.notes()) out += fmt::format("note: {}\n", note);
   out +=
       full.offers.empty() ? no_plan(full) + given_text(full) : offers_text(full, width, statistics);

@@ -42,6 +42,14 @@ std::string replicas(const Scenario& c) {
 
 }  // namespace
 
+std::string model_text(const TransformerSpec& model) {
+  if (model.name != "inline model") return model.name;
+  std::string parameters = fmt::format("{:.3g}", static_cast<double>(model.parameters()));
+  if (const auto sign = parameters.find("e+"); sign != std::string::npos)
+    parameters.erase(sign + 1, parameters[sign + 2] == '0' ? 2 : 1);
+  return fmt::format("{} ({} parameters)", model.name, parameters);
+}
+
 std::string heading_text(const Simulation& s, bool reproducible) {
   const Scenario& c = s.scenario;
   std::string text = c.name;
@@ -55,12 +63,12 @@ std::string heading_text(const Simulation& s, bool reproducible) {
                       steps > 1 ? fmt::format(" in {} accumulation steps", steps) : "",
                       counted(c.shape.batches, "update"));
   if (c.transformer) {
-    text +=
-        fmt::format("{} on {} ({}); {:.0f} sequences of {} tokens per update; recompute {}{}{}\n",
-                    c.transformer->name, c.cluster.name, device_names(c.cluster),
-                    c.samples_per_update(), c.transformer->seq_length, recompute_text(c.recompute),
-                    c.distributed_optimizer ? "; ZeRO-1" : "",
-                    c.stack.name.empty() ? "" : fmt::format("; software: {}", c.stack.name));
+    text += fmt::format("{} on {} ({}); {} of {} tokens per update; recompute {}{}{}\n",
+                        model_text(*c.transformer), c.cluster.name, device_names(c.cluster),
+                        counted(static_cast<std::int64_t>(c.samples_per_update()), "sequence"),
+                        c.transformer->seq_length, recompute_text(c.recompute),
+                        c.distributed_optimizer ? "; ZeRO-1" : "",
+                        c.stack.name.empty() ? "" : fmt::format("; software: {}", c.stack.name));
   } else {
     const std::string model =
         c.profile ? counted(c.profile->layers.size(), "profiled layer") : "abstract model";

@@ -19,6 +19,9 @@ struct OutputOptions {
 /// The fields of docs/metrics.md.
 Json to_json(const Simulation& simulation, const Result& result, const OutputOptions& options);
 
+/// The name; of an inline model without one also its parameters: "inline model (6.89e9 ...)".
+std::string model_text(const TransformerSpec& model);
+
 /// The name, and in a few lines the job: schedule, degrees, model, batch. `reproducible`: without
 /// the time that the engine took.
 std::string heading_text(const Simulation& simulation, bool reproducible);

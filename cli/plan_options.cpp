@@ -10,10 +10,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <numeric>
 
 namespace penstock {
+namespace {
+
+/// "1048576" of "1,048,576"; other commas stay, and make no number.
+std::string without_commas(const std::string& text) {
+  const std::vector<std::size_t> commas = [&] {
+    std::vector<std::size_t> at;
+    for (std::size_t i = 0; i < text.size(); ++i)
+      if (text[i] == ',') at.push_back(i);
+    return at;
+  }();
+  if (commas.empty() || commas[0] == 0 || commas[0] > 3) return text;
+  std::string bare;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool due = i >= commas[0] && (i - commas[0]) % 4 == 0;
+    if ((text[i] == ',') != due) return text;
+    if (!due) bare += text[i];
+  }
+  return (text.size() - commas[0]) % 4 == 0 ? bare : text;
+}
+
+}  // namespace
 
 PlanOptions::PlanOptions(const Arguments& arguments) : arguments_(arguments) {
   for (const auto& [flag, why] : arguments.wrong) add_diagnostic(flag, why);
@@ -60,22 +82,25 @@ std::int64_t PlanOptions::batch(PlanSource& source) {
     while (text.ends_with(' ')) text.pop_back();
     return true;
   };
-  const bool tokens = ends_with("tokens");
-  source.batch_in_samples = !tokens && ends_with("samples");
-  constexpr std::int64_t kMillion = 1'000'000, kMebi = 1 << 20;
-  const bool millions = text.ends_with('M') || text.ends_with('m');
-  const auto n = parse_number<double>(millions ? text.substr(0, text.size() - 1) : text);
+  const bool tokens = ends_with("tokens") || ends_with("token");
+  source.batch_in_samples = !tokens && (ends_with("samples") || ends_with("sample"));
+  constexpr std::int64_t kMillion = 1'000'000, kMebi = 1 << 20, kKibi = 1 << 10;
+  const char unit = text.empty() ? '\0' : static_cast<char>(std::toupper(text.back()));
+  const bool millions = unit == 'M', thousands = unit == 'K' && tokens;
+  if (millions || thousands) text.pop_back();
+  const auto n = parse_number<double>(without_commas(text));
   const double most = tokens ? 1e15 : static_cast<double>(kMostSamples);
-  const bool whole = n && *n >= 1 && *n <= most && (millions || *n == std::floor(*n));
+  const bool more = tokens && (millions || thousands) && n && *n > 0 && *n <= most / kMebi;
+  const bool whole = n && !millions && !thousands && *n >= 1 && *n <= most && *n == std::floor(*n);
   if (millions && n && *n > 0 && !tokens) {
     wrong("batch",
           fmt::format("'{}' may be tokens or samples, and the one million or the other: say "
                       "'{:.0f} tokens', '{:.0f} tokens' or '{:.0f} samples'",
                       arguments_.value("batch"), *n * kMebi, *n * kMillion, *n * kMillion));
-  } else if (millions && whole) {
+  } else if (more) {
     // Of 4M tokens people mean 4 x 2^20 where samples have a power of two of them.
-    source.batch_tokens = static_cast<std::int64_t>(*n * kMebi);
-    return 0;
+    source.batch_tokens =
+        std::max<std::int64_t>(1, std::llround(*n * static_cast<double>(millions ? kMebi : kKibi)));
   } else if (whole && tokens) {
     source.batch_tokens = static_cast<std::int64_t>(*n);
   } else if (whole) {
@@ -112,11 +137,15 @@ std::optional<std::string> PlanOptions::cluster_of_gpus() {
   if (!best) {
     std::ranges::sort(devices);
     devices.erase(std::ranges::unique(devices).begin(), devices.end());
+    std::string guess = did_you_mean(text.substr(sign + 1), devices);
+    std::vector<std::string> of_chip;  // A100 may be A100-40 or A100-80
+    for (const std::string& name : devices)
+      if (folded(name).starts_with(device + "-")) of_chip.push_back("'" + name + "'");
+    if (of_chip.size() > 1) guess = fmt::format("; did you mean {}?", fmt::join(of_chip, " or "));
     wrong("gpus",
           fmt::format("there is no shipped cluster of '{}'{}; there are such of {}; others: "
                       "--cluster",
-                      text.substr(sign + 1), did_you_mean(text.substr(sign + 1), devices),
-                      fmt::join(devices, ", ")));
+                      text.substr(sign + 1), guess, fmt::join(devices, ", ")));
     return std::nullopt;
   }
   const int node = best->devices_per_node;

@@ -3,6 +3,7 @@
 #include "base/table.hpp"
 #include "base/units.hpp"
 #include "cli/perturbation_lines.hpp"
+#include "results/attention_share.hpp"
 #include "results/expected_error.hpp"
 #include "traces/cause_words.hpp"
 
@@ -98,9 +99,7 @@ std::string how_fast(const Simulation& s, const Result& r) {
         "recomputation)",
         format_percent(*r.mfu), format_percent(*r.hfu), s.scenario.transformer->compute_type);
   }
-  // Attention's share of the FLOPs is twice what counting it by half takes away.
-  constexpr double kMuchAttention = 0.2;
-  if (r.mfu && r.mfu_causal && 2 * (*r.mfu - *r.mfu_causal) > kMuchAttention * *r.mfu)
+  if (r.mfu && r.mfu_causal && much_attention(*r.mfu, *r.mfu_causal))
     text += fmt::format(
         "\n           MFU {} with causal attention counted by half: attention is {} of the FLOPs",
         format_percent(*r.mfu_causal), format_percent(2 * (1 - *r.mfu_causal / *r.mfu)));
@@ -108,22 +107,10 @@ std::string how_fast(const Simulation& s, const Result& r) {
   return text + "\n";
 }
 
-/// In lines of at most 120 columns, as all that the table says first.
+/// None of what was measured, or given by times.
 std::string how_sure(const Simulation& s) {
-  constexpr std::size_t kColumns = 120;
-  const std::string indent(11, ' ');
   const auto error = s.measured ? std::nullopt : expected_error(s.scenario);
-  if (!error) return "";
-  std::string text, line = "How sure? ";
-  std::istringstream words(expected_error_text(*error));
-  for (std::string word; words >> word;) {
-    if (display_width(line) + 1 + display_width(word) > kColumns) {
-      text += line + "\n";
-      line = indent.substr(1);
-    }
-    line += " " + word;
-  }
-  return text + line + "\n";
+  return error ? how_sure_text(*error) : "";
 }
 
 /// A bubble of F and B alone, as a share of updates that end with an optimizer step as well.

@@ -300,6 +300,7 @@ std::string run_timeline(const Simulation& s, SectionText text, const std::vecto
 }  // namespace
 
 std::string rate_text(double per_s) {
+  if (per_s > 1e15) return fmt::format("{:.4g}", per_s);  // more than is counted
   return per_s < 1000 ? fmt::format("{:.3g}", per_s) : format_count(std::llround(per_s));
 }
 

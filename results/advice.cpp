@@ -21,10 +21,6 @@ constexpr std::uint32_t kMostOpsFluid = 100'000;  // a tenth of a second each
 constexpr std::size_t kShown = 2, kMostSimulated = 4;
 constexpr double kWorthIt = 0.002;  // share of the iteration; less is noise of a split
 
-bool overlaps_reduction(const Scenario& s) {
-  return std::ranges::any_of(s.reduction.buckets, [](const auto& b) { return !b.empty(); });
-}
-
 struct Outcome {
   double samples_per_s = 0;
   bool fits = false;
@@ -466,7 +462,8 @@ std::optional<Advice> on_more_gpus(const Scenario& scenario, const Outcome& toda
               set.push_back(std::move(key));
           if (*recompute != 0) set.push_back(fmt::format("pipeline.recompute={}", recompute));
           look_at_keys(set);
-        } catch (const InputError&) {  // degrees that the model or the schedule does not admit
+        } catch (const InputError&) {   // degrees that the model or the schedule does not admit
+        } catch (const SystemError&) {  // such as a lack of processes: others may still be found
         }
       }
     }
@@ -476,6 +473,13 @@ std::optional<Advice> on_more_gpus(const Scenario& scenario, const Outcome& toda
 }
 
 }  // namespace
+
+bool overlaps_reduction(const Scenario& scenario) {
+  const auto early = [](const GradientBucket& bucket) { return bucket.ready < 1; };
+  return std::ranges::any_of(scenario.reduction.buckets, [&](const auto& buckets) {
+    return std::ranges::any_of(buckets, early);
+  });
+}
 
 ChangesStudy study_changes(const Simulation& simulation, const Result& result,
                            const std::function<bool(const Scenario&)>& allowed) {

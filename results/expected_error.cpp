@@ -1,12 +1,17 @@
 #include "results/expected_error.hpp"
 
+#include "base/error.hpp"
+#include "base/suggest.hpp"
+#include "base/terminal.hpp"
 #include "base/units.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/stack_parts.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 namespace penstock {
 namespace {
@@ -29,24 +34,53 @@ struct Differences {
   }
 };
 
-/// Does the scenario replace numbers of what it names: a map with more than these keys?
-bool replaces(const Value* map, std::initializer_list<std::string_view> besides) {
-  if (map == nullptr || map->kind != Value::Kind::map) return false;
-  return std::ranges::any_of(map->entries, [&](const Value::Entry& entry) {
-    return std::ranges::find(besides, entry.key.text) == besides.end();
-  });
+bool is_shipped(const std::string& name, const char* folder) {
+  const std::vector<std::string> names = shipped_names(folder);
+  return std::ranges::find(names, name) != names.end();
 }
 
-/// What was changed of the software and of the chip that the scenario names.
+/// A GPU with the software, as they are shipped.
+Scenario as_shipped(const std::string& device, const std::string& stack) {
+  return parse_scenario(
+      fmt::format("model: {{forward: 1 s, backward: 1 s}}\ncluster: {{devices: 1, device: {}}}\n"
+                  "stack: {}\nschedule: 1f1b\npipeline: {{stages: 1, microbatches: 1}}\n",
+                  device, stack),
+      "as shipped");
+}
+
+bool same_numbers(const StackSpec& a, const StackSpec& b) {
+  const auto same = [&](const StackNumber& number) {
+    return std::visit([&](auto field) { return a.*field == b.*field; }, number.field);
+  };
+  return std::ranges::all_of(stack_numbers(), same) && a.gathers_again == b.gathers_again &&
+         a.overlaps_reduction == b.overlaps_reduction;
+}
+
+/// But for its memory, which other jobs of the kind may have more or less of.
+bool same_numbers(DeviceSpec a, const DeviceSpec& b) {
+  a.name = b.name;
+  a.memory_bytes = b.memory_bytes;
+  a.memory_bytes_per_s = b.memory_bytes_per_s;
+  a.reserved_bytes = b.reserved_bytes;
+  a.allocator_slack = b.allocator_slack;
+  a.headroom = b.headroom;
+  return a == b;
+}
+
+/// What is other than what is shipped under the names of the scenario's software and chip, whether
+/// a map or a file says so.
 struct Replaced {
   bool stack, chip;
 
   explicit Replaced(const Scenario& s) {
-    const Value document = parse_document(s.text, s.origin);
-    const Value* const cluster = document.find("cluster");
-    stack = replaces(document.find("stack"), {"base", "name", "fitted_on"});
-    chip = replaces(cluster == nullptr ? nullptr : cluster->find("device"),
-                    {"base", "name", "memory", "memory_bandwidth", "reserved", "allocator_slack"});
+    const std::string device = folded(s.cluster.device.name);
+    const bool known_stack = is_shipped(s.stack.name, "models/stacks");
+    const bool known_device = is_shipped(device, "models/devices");
+    const Scenario shipped =
+        as_shipped(known_device ? device : "h100", known_stack ? s.stack.name : "none");
+    stack = (known_stack || !s.stack.takes_layers_apart()) &&
+            !same_numbers(s.stack, known_stack ? shipped.stack : StackSpec{});
+    chip = !known_device || !same_numbers(s.cluster.device, shipped.cluster.device);
   }
 };
 
@@ -123,6 +157,21 @@ std::string expected_error_text(const Json& error) {
       "unknown, no runs of this kind were measured (here: {}): the nearest, {}, were off by {} "
       "({})",
       error.at("differs").get<std::string>(), runs, percent("fraction"), beside);
+}
+
+std::string how_sure_text(const Json& error) {
+  constexpr std::size_t kColumns = 120;
+  const std::string indent(10, ' ');
+  std::string text, line = "How sure? ";
+  std::istringstream words(expected_error_text(error));
+  for (std::string word; words >> word;) {
+    if (display_width(line) + 1 + display_width(word) > kColumns) {
+      text += line + "\n";
+      line = indent;
+    }
+    line += " " + word;
+  }
+  return text + line + "\n";
 }
 
 }  // namespace penstock

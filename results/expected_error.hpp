@@ -34,6 +34,9 @@ const std::vector<MeasuredRuns>& measured_runs();
 /// where not near). None of a model that is given by its times.
 std::optional<Json> expected_error(const Scenario& scenario);
 
+/// Returns that as "How sure?" in lines of at most 120 columns, as all that tables say first.
+std::string how_sure_text(const Json& error);
+
 /// Returns that as a sentence without a full stop: "± 2.8 % ..." or "unknown: no measured runs
 /// ...".
 std::string expected_error_text(const Json& error);

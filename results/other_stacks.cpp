@@ -32,7 +32,7 @@ WithStack seen(const std::string& name, const Simulation& s, const Result& r) {
   return out;
 }
 
-/// None where this stack does not admit the job.
+/// None where this stack does not admit the job, or it could not be looked at.
 std::optional<WithStack> simulated(const Scenario& scenario, const std::string& name) {
   try {
     Simulation s = prepare(parse_scenario(scenario.text, scenario.origin, {{"stack", name}}));
@@ -40,6 +40,8 @@ std::optional<WithStack> simulated(const Scenario& scenario, const std::string& 
     run_engine(s, EngineChoice::automatic);
     return seen(name, s, outline(s));
   } catch (const InputError&) {
+    return std::nullopt;
+  } catch (const SystemError&) {
     return std::nullopt;
   }
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -43,6 +44,7 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "recompute",
                                          "split",
                                          "reduction",
+                                         "overlap_grad_reduce",
                                          "stack",
                                          "source",
                                          "iteration_s",
@@ -54,6 +56,12 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "class",
                                          "left_out",
                                          "unsupported"};
+
+bool is_known(std::string_view column) {
+  const auto is = [&](std::string_view name) { return name == column; };
+  return std::ranges::any_of(kNeededColumns, is) || std::ranges::any_of(kOtherColumns, is);
+}
+
 constexpr double kMostOfCell = 1e9;  // no time in seconds, rate or number of bytes in GiB is more
 constexpr double kLeastRate = 1e-9;  // nor does a rate that is none
 
@@ -125,6 +133,7 @@ class RowReader {
 
  private:
   std::string cell(std::string_view column) const {
+    assert(is_known(column));
     const std::size_t at = table_.place(column);
     return at < row_.cells.size() ? row_.cells[at] : "";
   }

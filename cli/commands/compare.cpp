@@ -82,10 +82,10 @@ struct CompareColumns {
   ComparedRate rate;
 };
 
-/// "12,345", or four digits of what is less than a thousand.
+/// "12,345", or few digits of what is less than a thousand or more than can be counted.
 std::string tokens_text(double tokens) {
   if (!(tokens > 0)) return "-";
-  return tokens < 1000 ? rate_text(tokens) : format_count(std::llround(tokens));
+  return rate_text(tokens);
 }
 
 Words header_of(const CompareColumns& columns) {

@@ -321,13 +321,25 @@ std::vector<Checkpoint> checkpoints_of(const std::vector<Recomputation>& stages)
 
 Problem::Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom)
     : text_(text), origin_(std::move(origin)), headroom_(headroom) {
-  const Value document = parse_document(text, origin_);
+  Value document = parse_document(text, origin_);
   left_out_ = check_keys(document, origin_);
   scenario_.emplace(problem_text(document), origin_);
   std::vector<Override> base{
       {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}};
   add_measured_choice(document, base);
   base_ = scenario_->resolve(base);
+  if (document.find("stack") == nullptr && !base_.stack.name.empty()) {
+    // The usual one, which plans say: they are to be read without knowing it.
+    Value::Entry stack;
+    stack.key.kind = stack.value.kind = Value::Kind::scalar;
+    stack.key.text = "stack";
+    stack.value.text = base_.stack.name;
+    const auto cluster = std::ranges::find(document.entries, "cluster",
+                                           [](const Value::Entry& e) { return e.key.text; });
+    document.entries.insert(cluster == document.entries.end() ? cluster : std::next(cluster),
+                            std::move(stack));
+    scenario_.emplace(problem_text(document), origin_);
+  }
   keep_free(base_.cluster, headroom_);
   const Value* most_ops = document.find("most_ops");
   most_ops_ = (most_ops == nullptr ? std::nullopt : parse_number<std::int64_t>(most_ops->text))

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "plan/search/task.hpp"
+#include "results/advice.hpp"
 
 #include <fmt/format.h>
 
@@ -397,11 +398,12 @@ int FullPlan::recommended() const {
                                 job.judgement.memory_bytes, job.choice.gpus());
     if (as_good(cost, offers.front().plan.cost)) return 0;
   }
+  const std::string& software = problem.base().stack.name;
   int best = 0;
   for (int i = 1; i < static_cast<int>(offers.size()); ++i) {
     const FoundPlan& plan = offers[static_cast<std::size_t>(i)].plan;
-    if (as_good_as_best(plan) &&
-        simplicity(plan.choice) < simplicity(offers[static_cast<std::size_t>(best)].plan.choice))
+    const Choice& known = offers[static_cast<std::size_t>(best)].plan.choice;
+    if (as_good_as_best(plan) && simplicity(plan.choice, software) < simplicity(known, software))
       best = i;
   }
   return best + 1;

@@ -1,6 +1,7 @@
 #include "plan/search/judgement.hpp"
 
 #include "base/units.hpp"
+#include "results/advice.hpp"
 #include "traces/cause_words.hpp"
 
 #include <fmt/format.h>
@@ -122,13 +123,6 @@ std::vector<std::string> limits(const Simulation& s, Judgement& judgement) {
 
 }  // namespace
 
-bool overlaps_reduction(const Scenario& scenario) {
-  const auto early = [](const GradientBucket& bucket) { return bucket.ready < 1; };
-  return std::ranges::any_of(scenario.reduction.buckets, [&](const auto& buckets) {
-    return std::ranges::any_of(buckets, early);
-  });
-}
-
 Judgement relaxed(const Scenario& scenario, bool plain, ProgramCache* programs) {
   const bool copies = has_copies(scenario);
   const bool after = plain && !overlaps_reduction(scenario);
@@ -149,7 +143,9 @@ Judgement judge(const Scenario& scenario, EngineChoice engine, std::vector<std::
   judgement.engine = s.engine;
   if (reasons == nullptr) return judgement;
   *reasons = limits(s, judgement);
-  judgement.mfu = rates(s).mfu.value_or(0);
+  const Rates achieved = rates(s);
+  judgement.mfu = achieved.mfu.value_or(0);
+  judgement.mfu_causal = achieved.mfu_causal.value_or(0);
   return judgement;
 }
 

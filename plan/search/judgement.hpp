@@ -36,10 +36,8 @@ struct Judgement {
   std::string why;              ///< it does not fit, or cannot run
   std::string main_cause = {};  ///< of most of the bubble; empty: unknown, or there is none
   double mfu = 0;               ///< 0: unknown
+  double mfu_causal = 0;  ///< with causal attention counted by half; 0: unknown, or not causal
 };
-
-/// Are gradients reduced beside the last backward, in part at least?
-bool overlaps_reduction(const Scenario& scenario);
 
 /// The bound; also `engine`, when it is the answer. `plain`: reductions begin after the last
 /// backward, where the scenario does not say otherwise. `programs`: as of `prepare`. Throws

@@ -87,7 +87,21 @@ int things_to_set_up(const Choice& choice) {
   return things + varies(choice.recompute);
 }
 
-std::tuple<int, int, int> simplicity(const Choice& choice) {
+// Megatron-Core's schedules.py, DeepSpeed's pipe/schedule.py (TrainSchedule), nanotron's
+// pipeline_parallel/engine.py (AFAB, 1F1B), torch.distributed.pipelining's classes.
+bool runs_in(std::string_view software, const Choice& choice) {
+  const Schedule& schedule = *choice.family.schedule;
+  const auto is = [&](std::string_view name) { return schedule.name == name; };
+  const auto of_torch = [](std::string_view alias) { return alias.starts_with("Schedule"); };
+  if (choice.family.shape.depth == 1) return true;
+  if (software.starts_with("torchtitan")) return std::ranges::any_of(schedule.aliases, of_torch);
+  if (software.find("deepspeed") != std::string_view::npos) return is("1f1b");
+  if (software == "nanotron") return is("1f1b") || is("gpipe");
+  if (!software.starts_with("megatron")) return true;
+  return (is("1f1b") || is("interleaved-1f1b")) && !varies(choice.recompute);
+}
+
+std::tuple<bool, int, int, int> simplicity(const Choice& choice, std::string_view software) {
   const Shape& shape = choice.family.shape;
   const bool recomputes = choice.family.schedule->checkpoints
                               ? choice.family.checkpoint != Checkpoint::never
@@ -96,7 +110,18 @@ std::tuple<int, int, int> simplicity(const Choice& choice) {
                                 });
   const int things = things_to_set_up(choice) + (shape.depth > 1) + (shape.tensor > 1) +
                      (shape.context > 1) + recomputes + !choice.widths.empty();
-  return {things, shape.tensor * shape.context, shape.depth};
+  return {!runs_in(software, choice), things, shape.tensor * shape.context, shape.depth};
+}
+
+const FoundPlan* KeptPlans::to_run() const {
+  const std::string& software = problem_.base().stack.name;
+  const FoundPlan* found = nullptr;
+  for (const FoundPlan& plan : plans_)
+    if (as_good(plan.cost, best().cost) &&
+        (found == nullptr ||
+         simplicity(plan.choice, software) < simplicity(found->choice, software)))
+      found = &plan;
+  return found;
 }
 
 /// Orders that were searched for may differ in what makes no difference. With one stage there is
@@ -184,18 +209,19 @@ std::vector<FoundPlan> KeptPlans::offer(std::size_t most) const {
     });
   };
   // plans_ are in the order of their cost
-  std::size_t near = 0, simplest = 0, smallest = 0, to_run = 0;
+  std::size_t near = 0, simplest = 0, smallest = 0;
   while (near < plans_.size() && plans_[near].cost <= kSlowest * plans_[0].cost) {
     const FoundPlan& plan = plans_[near];
-    if (as_good(plan.cost, plans_[0].cost) &&
-        simplicity(plan.choice) < simplicity(plans_[to_run].choice))
-      to_run = near;
     if (things_to_set_up(plan.choice) < things_to_set_up(plans_[simplest].choice)) simplest = near;
     if (plan.judgement.memory_bytes < plans_[smallest].judgement.memory_bytes) smallest = near;
     ++near;
   }
   if (near > 0) {
-    for (const std::size_t i : {std::size_t{0}, to_run, simplest}) add(i);
+    add(0);
+    const auto run = static_cast<std::size_t>(to_run() - plans_.data());
+    most = std::max(most, run == 0 ? std::size_t{1} : std::size_t{2});
+    add(run);
+    add(simplest);
     if (!has_as_small(plans_[smallest])) add(smallest);
   }
   for (std::size_t i = 0; i < near; ++i)

@@ -16,6 +16,7 @@
 #include "plan/search/judgement.hpp"
 
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -41,9 +42,12 @@ int things_to_set_up(const Choice& choice);
 inline constexpr double kModelError = 0.03;
 inline bool as_good(double cost, double best) { return cost <= best * (1 + kModelError); }
 
-/// Of equally fast plans the least is simplest: the degrees and techniques that it needs, then the
-/// tensor degree and the depth.
-std::tuple<int, int, int> simplicity(const Choice& choice);
+/// Has the software (a shipped stack's name) the plan's schedule? True of what is not known.
+bool runs_in(std::string_view software, const Choice& choice);
+
+/// Of equally fast plans the least is the one to run: of those that the software has, the simplest
+/// by the degrees and techniques that it needs, then by the tensor degree and the depth.
+std::tuple<bool, int, int, int> simplicity(const Choice& choice, std::string_view software = "");
 
 class KeptPlans {
  public:
@@ -60,7 +64,10 @@ class KeptPlans {
   /// Is one of them no more expensive, no larger and no less simple?
   bool dominated(double cost, double memory_bytes, const Choice& choice) const;
 
-  /// The best, the simplest of those that are as good, the simplest and the smallest of those at
+  /// The one to run, the simplest of those as good as the best; none where nothing is kept.
+  const FoundPlan* to_run() const;
+
+  /// The best and the one to run, whatever `most` is; the simplest and the smallest of those at
   /// most `kSlowest` times as expensive, then what is dominated by none, then the others, of these
   /// one of each idea; best first.
   std::vector<FoundPlan> offer(std::size_t most) const;

@@ -118,6 +118,7 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
         judge(offer.scenario, EngineChoice::exact, &offer.reasons, problem.programs());
     offer.plan.judgement.main_cause = known.main_cause;
     offer.plan.judgement.mfu = known.mfu;
+    offer.plan.judgement.mfu_causal = known.mfu_causal;
   }
   offer.placed = where_stages_lie(offer.scenario);
   const Form megatron = in_form(megatron_arguments, offer.scenario);

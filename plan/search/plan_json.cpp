@@ -1,5 +1,7 @@
 #include "plan/search/plan_json.hpp"
 
+#include "results/expected_error.hpp"
+
 #include <cmath>
 
 namespace penstock {
@@ -53,6 +55,7 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
           {"tokens_per_s", asked(tokens > 0, tokens)},
           {"tokens_per_s_per_device", asked(tokens > 0, tokens / plan.choice.gpus())},
           {"mfu", asked(plan.judgement.mfu > 0, plan.judgement.mfu)},
+          {"mfu_causal", asked(plan.judgement.mfu_causal > 0, plan.judgement.mfu_causal)},
           {"price_per_1e9_tokens",
            asked(tokens > 0 && gpu_hour > 0, hours * gpu_hour / tokens_of_update * 1e9)},
           {"as_good_as_best", !full.offers.empty() && full.as_good_as_best(plan)},
@@ -186,7 +189,17 @@ Json plan_json(const Plan& plan) {
           {"stages", stages}};
 }
 
+Json expected_error_json(const FullPlan& full) {
+  if (full.offers.empty()) return {};
+  return expected_error(recommended_offer(full).scenario).value_or(Json());
+}
+
 }  // namespace
+
+const Offer& recommended_offer(const FullPlan& full) {
+  const int number = full.recommended();
+  return number == 0 ? *full.given->offer : full.offers[static_cast<std::size_t>(number) - 1];
+}
 
 Json to_json(const FullPlan& full) {
   const SearchResult& result = full.result;
@@ -206,6 +219,7 @@ Json to_json(const FullPlan& full) {
           {"software", full.problem.base().stack.name},
           {"model_error", kModelError},
           {"recommended", full.offers.empty() ? Json() : Json(full.recommended())},
+          {"expected_error", expected_error_json(full)},
           {"given", given_json(full)},
           {"headroom", full.problem.headroom()},
           {"without_headroom", headroom_json(full)},

@@ -15,4 +15,7 @@ Json to_json(const PlanTask& task, const PlanResult& result);
 /// What `simulate` says; none: it was not asked, or the plan does not run.
 std::optional<double> simulated_samples_per_s(const Plan& plan);
 
+/// The plan that is recommended, or the job as given. Requires a plan.
+const Offer& recommended_offer(const FullPlan& full);
+
 }  // namespace penstock

@@ -86,6 +86,7 @@ void each_field(Like<Judgement> auto& j, auto&& visit) {
   visit("why", j.why);
   visit("main_cause", j.main_cause);
   visit("mfu", j.mfu);
+  visit("mfu_causal", j.mfu_causal);
 }
 
 void each_field(Like<Looked> auto& l, auto&& visit) {

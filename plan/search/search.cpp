@@ -50,6 +50,7 @@ class Search {
     improve_best();
     out_.cuts_of_searched_orders = orders_.look_there_and_back(left_);
     confirm_alternatives();
+    try_usual_where_others_are_best();
     balance_alternatives();
     overlap_reductions();
     leave_rest();
@@ -234,23 +235,54 @@ class Search {
       confirm(take_node(relaxed_));
   }
 
+  /// 1F1B in the best shapes of other schedules, where it is slower than they are: what is shown of
+  /// it is to be its best.
+  void try_usual_where_others_are_best() {
+    constexpr std::size_t kTried = 4;
+    const auto usual = std::ranges::find(axes_.schedules, "1f1b", &Schedule::name);
+    const bool one_stage = std::ranges::find(axes_.chunks, 1) != axes_.chunks.end();
+    if (usual == axes_.schedules.end() || !one_stage || kept_.empty()) return;
+    const std::vector<FoundPlan> found = kept_.all();
+    double known = kUnlimited;
+    for (const FoundPlan& plan : found)
+      if (plan.choice.family.schedule == *usual) known = std::min(known, plan.cost);
+    std::vector<Shape> tried;
+    for (const FoundPlan& plan : found) {
+      const PlanFamily& family = plan.choice.family;
+      if (tried.size() == kTried || plan.cost >= known) break;
+      if (family.shape.depth == 1 || std::ranges::find(tried, family.shape) != tried.end())
+        continue;
+      tried.push_back(family.shape);
+      const auto candidate = fitted({family.shape, *usual, 1, family.arrangement});
+      if (!candidate || !improves(problem_.choice(*candidate), "", known)) continue;
+      for (const FoundPlan& now : kept_.all())
+        if (now.choice.family.schedule == *usual) known = std::min(known, now.cost);
+    }
+  }
+
   /// Its balanced cut, recomputing what it must to fit.
-  void try_family(const PlanFamily& family) {
+  std::optional<Candidate> fitted(const PlanFamily& family) {
     if (family.stages() > problem_.layers() || !family.admitted() || takes_too_long(family) ||
         ops_of(family.shape, family.stages()) > problem_.most_ops())
-      return;
+      return std::nullopt;
     Candidate candidate{family, {}};
     bounds_.bound_of(family, &candidate);
     if (candidate.layers.empty()) candidate.layers = even_split(problem_.layers(), family.stages());
-    if (candidate.layers.empty()) return;
+    if (candidate.layers.empty()) return std::nullopt;
     if (!problem_.base().cluster.groups.empty()) follow_unlike_devices(candidate);
     candidate.recompute = bounds_.least_recompute(candidate);
-    if (!bounds_.make_fit(candidate)) return;
-    const Bound bound = bounds_.bound_of(candidate);
+    if (!bounds_.make_fit(candidate)) return std::nullopt;
+    return candidate;
+  }
+
+  void try_family(const PlanFamily& family) {
+    const auto candidate = fitted(family);
+    if (!candidate) return;
+    const Bound bound = bounds_.bound_of(*candidate);
     const double least = cost(bound.time_s, bound.memory_bytes, family.shape);
     if (hopeless(least)) return;
     ++out_.cuts.made;
-    evaluate({Node::cut, least, next_++, candidate, bound.memory_bytes, least, {}, true});
+    evaluate({Node::cut, least, next_++, *candidate, bound.memory_bytes, least, {}, true});
   }
 
   bool more_evaluations() {
@@ -300,9 +332,17 @@ class Search {
   /// Of what is proven worse than the best those that nothing known is cheaper, smaller and simpler
   /// than, two at least; others where there are too few plans to compare.
   void confirm_alternatives() {
-    constexpr std::size_t kLeast = 2;
+    constexpr std::size_t kLeast = 2, kMostToRun = 4;
     std::vector<Node> nodes;
     for (; !relaxed_.empty(); relaxed_.pop()) nodes.push_back(relaxed_.top());
+    // What might be the plan to run, however many are listed.
+    for (std::size_t n = 0; answers_.confirms() && n < kMostToRun; ++n) {
+      const auto node = std::ranges::find_if(nodes, [&](const Node& open) { return to_run(open); });
+      if (node == nodes.end()) break;
+      const Node chosen = *node;
+      nodes.erase(node);
+      confirm(chosen);
+    }
     for (std::size_t n = 0; answers_.confirms() && (n < kLeast || kept_.size() < options_.top);
          ++n) {
       auto node = std::ranges::find_if(nodes, [&](const Node& open) { return alternative(open); });
@@ -313,6 +353,14 @@ class Search {
       confirm(chosen);
     }
     for (const Node& node : nodes) relaxed_.push(node);
+  }
+
+  bool to_run(const Node& node) const {
+    const std::string& software = problem_.base().stack.name;
+    const FoundPlan* known = kept_.to_run();
+    return known != nullptr && as_good(node.estimate, best()) &&
+           simplicity(problem_.choice(node.candidate), software) <
+               simplicity(known->choice, software);
   }
 
   bool alternative(const Node& node) const {
