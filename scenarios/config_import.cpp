@@ -72,41 +72,57 @@ bool is_true(std::string text) {
 
 // ---- nanotron
 
-constexpr std::string_view kNanotronIgnored[] = {"model.model_config.max_position_embeddings",
-                                                 "parallelism.expert_tensor_parallel_size",
-                                                 "tokens.train_steps",
-                                                 "tokens.val_check_interval",
-                                                 "tokens.limit_val_batches",
-                                                 "tokens.limit_test_batches"};
-constexpr std::string_view kNanotronIgnoredBeginnings[] = {
-    "checkpoints",
-    "data_stages",
-    "general",
-    "logging",
-    "lighteval",
-    "metrics_logging",
-    "profiler",
-    "tokenizer",
-    "optimizer.optimizer_factory",
-    "optimizer.learning_rate",
-    "optimizer.clip_grad",
-    "optimizer.weight_decay",
-    "s3_upload",
-    "model.init_method",
-    "model.ddp_bucket_cap_mb",
-    "model.make_vocab_size_divisible_by",
-    "model.model_config.bos_",
-    "model.model_config.eos_",
-    "model.model_config.pad_",
+constexpr std::string_view kNanotronIgnored[] = {
+    "model.model_config.max_position_embeddings",
+    "parallelism.expert_tensor_parallel_size",
+    "tokens.train_steps",
+    "tokens.val_check_interval",
+    "tokens.limit_val_batches",
+    "tokens.limit_test_batches",
+    "model.model_config.bos_token_id",
+    "model.model_config.eos_token_id",
+    "model.model_config.pad_token_id",
     "model.model_config.hidden_act",
-    "model.model_config.init",
-    "model.model_config.is_",
-    "model.model_config._",
-    "model.model_config.z_loss",
-    "model.model_config.rms_",
-    "model.model_config.rope",
+    "model.model_config.initializer_range",
+    "model.model_config.is_llama_config",
+    "model.model_config.is_qwen2_config",
+    "model.model_config.interpolation_factor",
+    "model.model_config.rms_norm_eps",
+    "model.model_config.rope_interleaved",
+    "model.model_config.rope_scaling",
+    "model.model_config.rope_theta",
+    "model.model_config.rope_seq_len_interpolation_factor",
+    "model.model_config.transformers_version",
     "model.model_config.use_cache",
-    "model.model_config.transformers_version"};
+    "model.model_config.z_loss_coefficient",
+    "model.model_config.z_loss_enabled",
+    "model.model_config.no_rope_layer",
+    "model.model_config._attn_implementation",
+    "model.model_config._fused_rms_norm",
+    "model.model_config._fused_rotary_emb",
+    "model.model_config._is_using_mup",
+    "model.model_config._use_doc_masking",
+    "model.model_config._use_qkv_packed",
+    "model.model_config.flex_attention_mask"};
+constexpr std::string_view kNanotronIgnoredBeginnings[] = {"checkpoints",
+                                                           "data_stages",
+                                                           "general",
+                                                           "logging",
+                                                           "lighteval",
+                                                           "metrics_logging",
+                                                           "profiler",
+                                                           "tokenizer",
+                                                           "optimizer.optimizer_factory",
+                                                           "optimizer.learning_rate",
+                                                           "optimizer.clip_grad",
+                                                           "optimizer.weight_decay",
+                                                           "s3_upload",
+                                                           "model.init_method",
+                                                           "model.ddp_bucket_cap_mb",
+                                                           "model.make_vocab_size_divisible_by",
+                                                           "model.model_config._",
+                                                           "model.model_config.init",
+                                                           "model.model_config.rope"};
 constexpr UnmodelledOption kNanotronUnmodelled[] = {
     {"parallelism.tp_linear_async_communication", kNoTensorOverlap},
     {"parallelism.tp_recompute_allgather", "the repeated all-gather is not modelled"},
@@ -171,8 +187,9 @@ std::string nanotron_model(ImportNotes& notes, const std::string& origin) {
   size("tokens.sequence_length", "seq_length", true);
   if (!unsaid.empty())
     throw InputError(origin,
-                     fmt::format("it does not say {}, without which it would be another job",
-                                 fmt::join(unsaid, ", ")));
+                     fmt::format("it does not say {}, without which it would be another job; put "
+                                 "{} into the file",
+                                 fmt::join(unsaid, ", "), unsaid.size() > 1 ? "them" : "it"));
   if (is_true(notes.word(config + "attention_bias", "model.biases"))) out += "  biases: qkv\n";
   if (is_true(notes.word(config + "_use_qk_norm", "model.qk_norm"))) out += "  qk_norm: head\n";
   const bool tied = is_true(notes.word(config + "tie_word_embeddings", "model.tie_embeddings"));
@@ -206,9 +223,11 @@ Division nanotron_division(ImportNotes& notes) {
     d.recompute = "full";
   const std::string zero = notes.word("optimizer.zero_stage", "pipeline.distributed_optimizer");
   d.distributed_optimizer = zero == "1";
-  if (zero == "2" || zero == "3")
+  if (zero == "2" || zero == "3") {
     notes.unmodelled("optimizer.zero_stage",
                      "gradients and weights are not sharded here: as with zero_stage: 1");
+    if (d.width > 1) notes.leave_out("ZeRO's sharding of gradients and weights", Leaves::less);
+  }
   d.distributed_optimizer |= zero == "2" || zero == "3";
   d.microbatch_size =
       notes.number("tokens.micro_batch_size", "pipeline.microbatch_size").value_or(1);
@@ -282,8 +301,6 @@ constexpr UnmodelledOption kTitanUnmodelled[] = {
      "the table is not read here: give it as schedule: FILE.csv"},
     {"parallelism.pipeline_parallel_split_points", kNoSplit},
     {"parallelism.module_fqns_per_model_part", kNoSplit},
-    {"parallelism.pipeline_parallel_first_stage_less_layers", kNoSplit},
-    {"parallelism.pipeline_parallel_last_stage_less_layers", kNoSplit},
     {"experimental.pipeline_parallel_split_points", kNoSplit},
     {"parallelism.enable_async_tensor_parallel", kNoTensorOverlap},
     {"experimental.enable_async_tensor_parallel", kNoTensorOverlap},
@@ -394,6 +411,23 @@ std::vector<ScriptOption> options_of_file(const std::vector<ScriptOption>& flags
   return toml_options(documents.text(path.string()));
 }
 
+/// Appends what --define says of how many GPUs a launch takes, where no flag says it; NGPU is the
+/// number of a node in torchtitan's run_train.sh.
+void add_defined_gpus(const ScriptSurroundings& defined, std::vector<ScriptOption>& options) {
+  for (const auto& [name, option] :
+       {std::pair{"nnodes", "nnodes"}, std::pair{"nproc_per_node", "nproc_per_node"},
+        std::pair{"NGPU", "nproc_per_node"}}) {
+    const auto value = defined.find(name);
+    if (value == defined.end() ||
+        std::ranges::find(options, option, &ScriptOption::name) != options.end())
+      continue;
+    ScriptOption& added = options.emplace_back();
+    added.name = option;
+    added.values = {value->second};
+    added.shown = fmt::format("--define {}", name);
+  }
+}
+
 /// A file of TOML, or flags in a script.
 std::vector<ScriptOption> titan_options(const std::string& text, const std::string& origin,
                                         const ScriptSurroundings& defined) {
@@ -411,6 +445,7 @@ std::vector<ScriptOption> titan_options(const std::string& text, const std::stri
     throw InputError(origin,
                      "has none of torchtitan's options, such as [parallelism] "
                      "pipeline_parallel_degree or --training.local_batch_size");
+  add_defined_gpus(defined, options);
   return options;
 }
 
@@ -454,8 +489,9 @@ TitanModel titan_model(ImportNotes& notes, const std::string& given, const std::
                         : fmt::format("the sizes of the flavor '{} {}' are not known here",
                                       printable(name), printable(flavor)),
                     titan_flavor_names()));
-  TitanModel model{fmt::format("  name: {} {}\n  family: llama\n", known->name, known->flavor), 1,
-                   std::string(known->missing)};
+  TitanModel model{fmt::format("  name: {} {}\n{}", known->name, known->flavor,
+                               known->keys.starts_with("base") ? "" : "  family: llama\n"),
+                   1, std::string(known->missing)};
   std::string_view keys = known->keys;
   while (!keys.empty()) {
     const auto end = std::min(keys.find(", "), keys.size());
@@ -481,8 +517,8 @@ constexpr TitanSchedule kTitanSchedules[] = {{"1F1B", "1f1b", 1},
 /// Of the present name and of earlier ones.
 class Titan {
  public:
-  Titan(ImportNotes& notes, const JobCluster& cluster, TitanModel model)
-      : notes_(notes), cluster_(cluster), model_(std::move(model)) {}
+  Titan(ImportNotes& notes, const JobCluster& cluster, TitanModel model, std::string origin)
+      : notes_(notes), cluster_(cluster), model_(std::move(model)), origin_(std::move(origin)) {}
 
   /// Call it when the degrees are known.
   std::string model() {
@@ -502,11 +538,12 @@ class Titan {
     notes_.unless_one("parallelism.expert_parallel_degree", experts);
     asynchronous_tensor();
     const std::string converters = notes_.word("model.converters", "");
-    const bool to_fp8 =
+    const bool converted =
         converters.find("float8") != converters.npos || converters.find("mx") != converters.npos;
-    notes_.unless_one("model.converters", to_fp8 ? 2 : 1);
+    notes_.unless_one("model.converters", converted ? 2 : 1);
     // Earlier versions had a key of its own.
-    if (to_fp8 || is_true(notes_.word("float8.enable_float8_linear", "")))
+    is_fp8_ = converted || is_true(notes_.word("float8.enable_float8_linear", ""));
+    if (is_fp8_)
       notes_.assume("bf16's speed: devices have no curve of fp8, so its speed-up is missing here");
     notes_.unless_one("float8.enable_float8_linear",
                       is_true(notes_.word("float8.enable_float8_linear", "")) ? 2 : 1);
@@ -516,6 +553,9 @@ class Titan {
     recomputation();
     return d_;
   }
+
+  /// Call it after division().
+  bool is_fp8() const { return is_fp8_; }
 
  private:
   std::int64_t degree(const std::string& name, const char* meaning) {
@@ -557,23 +597,32 @@ class Titan {
   void width() {
     const std::int64_t replicas = degree("data_parallel_replicate_degree", "pipeline.width");
     std::int64_t shards = 0;
+    bool all = false;
     for (const char* key :
          {"parallelism.data_parallel_shard_degree", "training.data_parallel_shard_degree"}) {
       const std::string text = notes_.word(key, "pipeline.width");
+      all = all || text == "-1";
       if (!text.empty() && text != "-1") shards = notes_.number(key, "pipeline.width").value_or(1);
     }
     const std::int64_t others =
         notes_.product_of({d_.stages, d_.tensor, d_.context, replicas}, "GPUs");
     const auto each = notes_.number("nproc_per_node", "pipeline.width");
     const auto nodes = notes_.number("nnodes", "pipeline.width");
-    if (shards == 0 && (each || cluster_.gpus())) {
+    if (shards == 0 && (each || nodes || cluster_.gpus())) {
       const std::int64_t gpus = each && nodes     ? notes_.product_of({*each, *nodes}, "GPUs")
                                 : cluster_.gpus() ? *cluster_.gpus()
-                                                  : *each;
+                                : nodes ? notes_.product_of({kGpusPerNode, *nodes}, "GPUs")
+                                        : *each;
       if (!nodes && cluster_.gpus()) notes_.not_asked({"nnodes", "nproc_per_node"});
       shards = std::max<std::int64_t>(1, gpus / others);
     } else if (shards == 0) {
       shards = std::max<std::int64_t>(1, kGpusPerNode / others);
+      // With more than one node there is FSDP, which changes the number type, too.
+      if (shards == 1 && d_.context == 1 && (all || !cluster_.is_given()))
+        return notes_.ask("nnodes",
+                          "--cluster '{base: NAME, nodes: N}' (data_parallel_shard_degree: -1 "
+                          "takes all GPUs, so their number decides whether there is FSDP and "
+                          "whether the job is fp32)");
       notes_.assume(
           fmt::format("pipeline.width: {} (data_parallel_shard_degree takes all GPUs, whose number "
                       "is not given: those of one node, or as many as one replica needs)",
@@ -617,17 +666,25 @@ class Titan {
                       shards, replicas * shards));
   }
 
-  /// Its rule counts the embedding and the output as a layer each and gives what remains to the
-  /// first stages (generate_llm_fqn_per_model_part of torchtitan/distributed/pipeline_parallel.py).
+  /// Its rule counts the embedding and the output as a layer each, unless told otherwise, and gives
+  /// what remains to the first stages (generate_llm_fqn_per_model_part of
+  /// torchtitan/distributed/pipeline_parallel.py).
   std::vector<std::int64_t> split() const {
-    const std::int64_t stages = d_.stages * d_.chunks, all = model_.layers + 2;
-    if (all / stages == 0) return {};
+    const std::int64_t stages = d_.stages * d_.chunks;
+    const std::int64_t all = model_.layers + first_less_ + last_less_;
+    if (all / stages < std::max(first_less_, last_less_)) return {};
     std::vector<std::int64_t> layers;
     for (std::int64_t i = 0; i < stages; ++i)
       layers.push_back(all / stages + (i < all % stages ? 1 : 0));
-    --layers.front();
-    --layers.back();
+    layers.front() -= first_less_;
+    layers.back() -= last_less_;
     return layers;
+  }
+
+  /// Layers that a stage has less than others: 0 is a number, too.
+  std::int64_t less(const char* key) {
+    if (notes_.word(key, "pipeline.split") == "0") return 0;
+    return notes_.number(key, "pipeline.split").value_or(1);
   }
 
   void schedule() {
@@ -637,23 +694,51 @@ class Titan {
                                          "schedule");
     const auto per_stage =
         notes_.number("parallelism.pipeline_parallel_layers_per_stage", "pipeline.chunks");
+    first_less_ = less("parallelism.pipeline_parallel_first_stage_less_layers");
+    last_less_ = less("parallelism.pipeline_parallel_last_stage_less_layers");
     if (d_.stages == 1) return;
-    const auto known = std::ranges::find_if(
-        kTitanSchedules, [&](const TitanSchedule& s) { return name == s.theirs; });
-    if (known == std::end(kTitanSchedules)) {
-      d_.split = split();
-      if (!name.empty())
-        notes_.assume(fmt::format("schedule: 1f1b ('{}' is not known here)", as_comment(name)));
-      return;
-    }
+    const auto* known = std::ranges::find(kTitanSchedules, lower_case(name),
+                                          [](const auto& s) { return lower_case(s.theirs); });
+    if (known == std::end(kTitanSchedules)) known = kTitanSchedules;
+    const bool by_table = notes_.mentions("parallelism.pipeline_parallel_schedule_csv");
+    if (!name.empty() && lower_case(name) != lower_case(known->theirs) && !by_table)
+      refuse_schedule(name);
     d_.schedule = known->ours;
     d_.chunks = known->chunks;
-    const bool looped = known->chunks > 1 && d_.schedule != "zb-v" && d_.schedule != "dualpipev";
-    if (looped && per_stage) {
-      const std::int64_t chunks = (model_.layers + *per_stage - 1) / *per_stage / d_.stages;
-      if (chunks > 1) d_.chunks = chunks;
-    }
+    if (per_stage && !by_table) d_.chunks = chunks_of(*per_stage, *known);
     d_.split = split();
+  }
+
+  /// Throws InputError as torch's get_schedule_class does, which takes names in any case.
+  [[noreturn]] void refuse_schedule(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const TitanSchedule& s : kTitanSchedules) names.emplace_back(s.theirs);
+    const std::string meant = nearest(name, names);
+    throw InputError(
+        origin_, fmt::format("parallelism.pipeline_parallel_schedule must be one of {}, got '{}'{}",
+                             fmt::join(names, ", "), printable(name),
+                             meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
+  }
+
+  /// Virtual stages of a device for so many layers each, the embedding and the output counted.
+  /// Throws InputError where torchtitan refuses the number (pipeline_llm of
+  /// torchtitan/distributed/pipeline_parallel.py).
+  std::int64_t chunks_of(std::int64_t layers_per_stage, const TitanSchedule& schedule) const {
+    const std::int64_t all = model_.layers + first_less_ + last_less_;
+    const std::int64_t stages = (all + layers_per_stage - 1) / layers_per_stage;
+    const std::int64_t chunks = stages / d_.stages;
+    const bool one = schedule.chunks == 1;
+    const bool two = schedule.theirs == std::string_view("ZBVZeroBubble") ||
+                     schedule.theirs == std::string_view("DualPipeV");
+    const char* const wanted = one ? "exactly 1" : two ? "exactly 2" : "at least 2";
+    const bool fits = one ? chunks == 1 : two ? chunks == 2 : chunks >= 2;
+    if (stages % d_.stages == 0 && fits) return chunks;
+    throw InputError(
+        origin_,
+        fmt::format("parallelism.pipeline_parallel_layers_per_stage: {} makes {} virtual stages of "
+                    "{} layers, the embedding and the output counted, but {} takes {} on each of "
+                    "the {} pipeline ranks",
+                    layers_per_stage, stages, all, schedule.theirs, wanted, d_.stages));
   }
 
   void batch() {
@@ -732,7 +817,9 @@ class Titan {
   ImportNotes& notes_;
   const JobCluster& cluster_;
   TitanModel model_;
-  bool sharded_ = false;
+  std::string origin_;
+  std::int64_t first_less_ = 1, last_less_ = 1;
+  bool sharded_ = false, is_fp8_ = false;
   Division d_;
 };
 
@@ -758,9 +845,16 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
                                    const std::string& cluster, const ScriptSurroundings& defined,
                                    const std::string& model_name) {
   const JobCluster where(cluster);
-  ImportNotes notes(titan_options(text, origin, defined), "", kTitanKnown);
-  Titan titan(notes, where, titan_model(notes, model_name, origin));
+  std::vector<ScriptOption> options = titan_options(text, origin, defined);
+  std::vector<std::string> of_fp8;
+  for (const ScriptOption& option : options)
+    for (const char* part : {"float8.", "quantize.", "mx."})
+      if (option.name.starts_with(part)) of_fp8.push_back(option.name);
+  ImportNotes notes(std::move(options), "", kTitanKnown);
+  Titan titan(notes, where, titan_model(notes, model_name, origin), origin);
   Division d = titan.division();
+  if (!titan.is_fp8())  // what a converter would do says nothing without one
+    for (const std::string& option : of_fp8) notes.ignore(option);
   std::string model = titan.model();
   const std::string cluster_part = where.text(notes, gpus_of(d, notes), kGpusPerNode);
   const auto is_on = [&](const char* name) {

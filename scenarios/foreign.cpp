@@ -94,6 +94,9 @@ constexpr std::string_view kWindowKeys[] = {"sliding_window", "use_sliding_windo
 constexpr std::string_view kNormsOfQueries[] = {"use_qk_norm", "qk_layernorm", "qk_norm",
                                                 "use_qk_layernorm"};
 constexpr const char* kNoMixture = "mixture-of-experts models are not modelled";
+constexpr const char* kNoEncoder = "encoder-decoder models are not modelled";
+constexpr const char* kNoStates = "state-space models are not modelled";
+constexpr const char* kNoHybrid = "hybrid models are not modelled";
 constexpr std::string_view kExpertCounts[] = {"num_local_experts", "num_experts",
                                               "n_routed_experts"};
 
@@ -104,20 +107,26 @@ constexpr std::pair<std::string_view, const char*> kBeyondUs[] = {
     {"n_routed_experts", kNoMixture},
     {"num_experts_per_tok", kNoMixture},
     {"n_shared_experts", kNoMixture},
-    {"encoder_layers", "encoder-decoder models are not modelled"},
-    {"decoder_layers", "encoder-decoder models are not modelled"},
-    {"num_decoder_layers", "encoder-decoder models are not modelled"},
-    {"decoder_num_layers", "encoder-decoder models are not modelled"},
-    {"is_encoder_decoder", "encoder-decoder models are not modelled"},
-    {"add_cross_attention", "encoder-decoder models are not modelled"},
+    {"encoder_layers", kNoEncoder},
+    {"decoder_layers", kNoEncoder},
+    {"num_decoder_layers", kNoEncoder},
+    {"decoder_num_layers", kNoEncoder},
+    {"is_encoder_decoder", kNoEncoder},
+    {"add_cross_attention", kNoEncoder},
     {"multi_latent_attention", "multi-latent attention is not modelled"},
     {"kv_lora_rank", "multi-latent attention is not modelled"},
     {"q_lora_rank", "multi-latent attention is not modelled"},
-    {"is_mamba_config", "state-space models are not modelled"},
-    {"ssm_cfg", "state-space models are not modelled"},
-    {"state_size", "state-space models are not modelled"},
-    {"mamba_d_state", "state-space models are not modelled"},
-    {"attn_layer_period", "hybrid models are not modelled"},
+    {"is_mamba_config", kNoStates},
+    {"ssm_cfg", kNoStates},
+    {"state_size", kNoStates},
+    {"mamba_d_state", kNoStates},
+    {"mamba_d_conv", kNoStates},
+    {"mamba_num_heads", kNoStates},
+    {"ssm_state_size", kNoStates},
+    {"attn_layer_period", kNoHybrid},
+    {"full_attention_interval", kNoHybrid},
+    {"linear_num_value_heads", kNoHybrid},
+    {"lru_width", kNoHybrid},
     {"mtp_num_layers", "multi-token prediction is not modelled"},
     {"num_nextn_predict_layers", "multi-token prediction is not modelled"}};
 
@@ -246,6 +255,11 @@ bool is_meaningless(std::string_view key) {
          std::ranges::any_of(kMeaninglessEndings, [&](auto w) { return key.ends_with(w); });
 }
 
+/// Is a model without it another model, so that there is no stand-in?
+bool is_essential(std::string_view why) {
+  return why == kNoEncoder || why == kNoStates || why == kNoHybrid;
+}
+
 bool is_positive(const Value& value) {
   return value.kind == Value::Kind::scalar &&
          (value.text == "true" || std::atof(value.text.c_str()) > 0);
@@ -272,7 +286,7 @@ double first_of(const Value& document, std::initializer_list<const char*> keys) 
   return 0;
 }
 
-/// The entry that names_any how many experts there are, or null.
+/// The entry that says how many experts there are, or null.
 const Value::Entry* experts_of(const Value& document) {
   for (const Value::Entry& entry : document.entries)
     if (contains(kExpertCounts, entry.key.text) && is_positive(entry.value)) return &entry;
@@ -284,7 +298,9 @@ double width_of_experts(const Value& document) {
   const double visited = first_of(document, {"num_experts_per_tok", "moe_router_topk"});
   const double size = first_of(document, {"moe_intermediate_size", "moe_ffn_hidden_size",
                                           "intermediate_size", "ffn_hidden_size"});
-  const double shared = first_of(document, {"n_shared_experts"}) * size +
+  const Value* type = document.find("model_type");
+  const bool always_one = type != nullptr && type->text.starts_with("llama4");  // Llama4TextMoe
+  const double shared = (always_one ? 1 : first_of(document, {"n_shared_experts"})) * size +
                         first_of(document, {"shared_expert_intermediate_size",
                                             "moe_shared_expert_intermediate_size"});
   return visited == 0 || size == 0 ? 0 : visited * size + shared;
@@ -375,7 +391,11 @@ class Adoption {
       missing_ = extra > 0 ? "the vision encoder's compute and activations" : "the vision encoder";
       if (extra > 0) extra_parameters_ = std::to_string(extra);
     }
-    if (!has_text) return;
+    if (!has_text) {
+      std::erase_if(document_.entries,
+                    [](const Value::Entry& e) { return e.key.text == "vision_config"; });
+      return;
+    }
     std::vector<Value::Entry> entries = text->value.entries;
     for (const Value::Entry& outer : document_.entries) {
       const std::string& key = outer.key.text;
@@ -436,12 +456,12 @@ class Adoption {
     if (said == nullptr && published_) return take_published();
     if (said == nullptr) return find_type_by_activation();
     type_ = find_foreign_type(said->value.text);
-    if (type_ != nullptr || experts_of(document_) != nullptr) return;  // which are refused
     if (const auto what = other_than_decoder(said->value.text); !what.empty())
       return diagnostics_.add_error(said->value,
                                     fmt::format("the {} '{}' is {}, which is not modelled: only "
                                                 "decoders of alike layers are",
                                                 said->key.text, said->value.text, what));
+    if (type_ != nullptr || experts_of(document_) != nullptr) return;  // which are refused
     if (is_like_llama()) return take_by_keys(printable(said->value.text));
     // No suggestion: a neighbour in spelling is another model.
     diagnostics_.add_error(
@@ -555,6 +575,10 @@ class Adoption {
     const bool yes = text == "true";
     if (key == "untie_embeddings_and_output_weights") return as(entry, "tie_embeddings", !yes);
     if (key == "share_embeddings_and_output_weights") return as(entry, "tie_embeddings", yes);
+    if (key == "use_flash_attn" && text == "auto") {  // Qwen's: where it is installed
+      keep(entry, "flash_attention", "true");
+      return true;
+    }
     if (key == "use_flash_attn") return as(entry, "flash_attention", yes);
     if (key == "swiglu" || key == "gated_linear_unit") return as(entry, "gated_mlp", yes);
     if (key == "params_dtype" || key == "torch_dtype" || key == "dtype") return type(entry);
@@ -663,7 +687,7 @@ class Adoption {
 
   void keep(const Value::Entry& entry) {
     const KeyRow* row = find_key("model", entry.key.text);
-    // GPT-2 names_any n_ctx and n_positions; what differs is reported when the section is read.
+    // GPT-2 names n_ctx and n_positions; what differs is reported when the section is read.
     const bool again = std::ranges::any_of(kept_, [&](const Value::Entry& other) {
       return find_key("model", other.key.text) == row && other.value.text == entry.value.text;
     });
@@ -798,6 +822,12 @@ class Adoption {
       diagnostics_.add_error(type,
                              fmt::format("layers of '{}' are not modelled", printable(type.text)));
     }
+    const auto listed = types->value.items.size();
+    const double layers = number_of("num_layers");
+    if (layers > 0 && static_cast<double>(listed) != layers)
+      diagnostics_.add_error(
+          types->key,
+          fmt::format("'layer_types' lists {} layers, but the model has {:.0f}", listed, layers));
     return full;
   }
 
@@ -806,18 +836,27 @@ class Adoption {
     const std::optional<int> full = listed_full_layers();
     const Value::Entry* window = given("sliding_window");
     // Qwen's layers from max_window_layers on have a window, where there is one at all.
-    const bool none =
-        is("use_sliding_window", "false") ||
-        (given("use_sliding_window") != nullptr && given("max_window_layers") != nullptr &&
-         number_of("max_window_layers") >= layers) ||
-        (full && *full == layers);
-    no_window_ = none || (document_.find("sliding_window") != nullptr && window == nullptr);
+    const int without = full ? *full
+                        : given("use_sliding_window")
+                            ? static_cast<int>(std::clamp(number_of("max_window_layers"), 0.0, 1e6))
+                            : 0;
+    const bool unless_said = type_ != nullptr && type_->name.starts_with("qwen");
+    const bool off = is("use_sliding_window", "false") ||
+                     (unless_said && given("use_sliding_window") == nullptr) ||
+                     (layers > 0 && without >= layers);
+    const bool few = full ? 3 * without > 2 * layers : without > 0;
+    no_window_ = off || few || (document_.find("sliding_window") != nullptr && window == nullptr);
+    if (few && !off && window != nullptr && is_positive(window->value))
+      notes_.push_back(fmt::format(
+          "{}: the sliding window of {} of its {} layers is left out: all attend to everything",
+          document_.source->name, layers - without, layers));
     if (window == nullptr || no_window_ || !is_positive(window->value)) return;
     keep(*window);
     const Value::Entry* pattern = given("sliding_window_pattern");
     if (full) {
       no_pattern_ = *full == 0;
-      if (*full > 0) add_default("full_attention_every", std::to_string(layers / *full));
+      if (*full > 0)
+        add_default("full_attention_every", std::to_string(std::max(2, layers / *full)));
     } else if (pattern != nullptr) {  // a number, or text such as LLLG
       const auto number = std::atof(pattern->value.text.c_str());
       add_default("full_attention_every",
@@ -858,10 +897,30 @@ class Adoption {
     if (!defaults.empty())
       notes_.push_back(fmt::format("{}: not said, so as {} has it: {}", document_.source->name,
                                    type_->name, fmt::join(defaults, ", ")));
+    keep_positions();
     // Without a window there is no pattern of it.
     if (std::ranges::none_of(kept_,
                              [](const Value::Entry& e) { return e.key.text == "sliding_window"; }))
       drop("full_attention_every");
+  }
+
+  /// Adds the rows of a table of learned positions that lie beyond the length that is trained with.
+  void keep_positions() {
+    const auto said =
+        std::ranges::find(kept_, "positions", [](const Value::Entry& e) { return e.key.text; });
+    const bool learned = said != kept_.end()
+                             ? said->value.text == "learned"
+                             : type_->facts.find("family: llama") == type_->facts.npos;
+    double longest = 0;
+    for (const std::string_view key :
+         {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"})
+      if (const Value::Entry* entry = given(key); entry != nullptr && longest == 0)
+        longest = std::atof(entry->value.text.c_str());
+    const Value::Entry* length = given("seq_length");
+    const double trained = length != nullptr ? std::atof(length->value.text.c_str()) : 0;
+    const double hidden = number_of("hidden_size");
+    if (!learned || trained <= 0 || longest <= trained || longest > 1e7 || hidden > 1e6) return;
+    add_default("extra_parameters", fmt::format("{:.0f}", (longest - trained) * hidden));
   }
 
   /// Calls with each key and value of "key: value, key: value".
@@ -901,6 +960,12 @@ class Adoption {
 }  // namespace
 
 std::vector<std::string> take_out_experts(Value& document) {
+  for (Value::Entry& entry : document.entries)
+    if (entry.key.text == "text_config" && entry.value.kind == Value::Kind::map)
+      return take_out_experts(entry.value);
+  if (const Value* type = document.find("model_type");
+      type != nullptr && !other_than_decoder(type->text).empty())
+    return {};
   const double width = width_of_experts(document);
   if (experts_of(document) == nullptr || width == 0) return {};
   std::vector<std::string> missing;
@@ -912,9 +977,10 @@ std::vector<std::string> take_out_experts(Value& document) {
             (key == "swiglu" && is_positive(entry.value));
     if (key == "model_type") sibling = dense_sibling(entry.value.text);
     const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
+    if (beyond != std::end(kBeyondUs) && is_essential(beyond->second)) return false;
     if (beyond == std::end(kBeyondUs))
-      return key.starts_with("moe_") || key == "intermediate_size" || key == "ffn_hidden_size" ||
-             key == "model_type";
+      return key == "shared_expert_intermediate_size" || key.starts_with("moe_") ||
+             key == "intermediate_size" || key == "ffn_hidden_size" || key == "model_type";
     if (is_positive(entry.value))
       missing.push_back(
           fmt::format("{} {}: {}", printable(key), printable(entry.value.text), beyond->second));

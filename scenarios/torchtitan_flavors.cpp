@@ -20,15 +20,9 @@ constexpr TitanFlavor kFlavors[] = {
     {"llama3", "debugmodel",
      "num_layers: 6, hidden_size: 256, num_attention_heads: 16, ffn_hidden_size: 768, "
      "vocab_size: 2048"},
-    {"llama3", "8B",
-     "num_layers: 32, hidden_size: 4096, num_attention_heads: 32, num_query_groups: 8, "
-     "ffn_hidden_size: 14336, vocab_size: 128256"},
-    {"llama3", "70B",
-     "num_layers: 80, hidden_size: 8192, num_attention_heads: 64, num_query_groups: 8, "
-     "ffn_hidden_size: 28672, vocab_size: 128256"},
-    {"llama3", "405B",
-     "num_layers: 126, hidden_size: 16384, num_attention_heads: 128, num_query_groups: 8, "
-     "ffn_hidden_size: 53248, vocab_size: 128256"},
+    {"llama3", "8B", "base: llama-3.1-8b"},
+    {"llama3", "70B", "base: llama-3.1-70b"},
+    {"llama3", "405B", "base: llama-3.1-405b"},
     {"llama2", "7B",
      "num_layers: 32, hidden_size: 4096, num_attention_heads: 32, ffn_hidden_size: 11008, "
      "vocab_size: 32000"},
@@ -42,27 +36,12 @@ constexpr TitanFlavor kFlavors[] = {
      "num_layers: 8, hidden_size: 256, num_attention_heads: 16, num_query_groups: 8, "
      "head_dim: 128, ffn_hidden_size: 3072, vocab_size: 2048, qk_norm: head, "
      "tie_embeddings: true"},
-    {"qwen3", "0.6B",
-     "num_layers: 28, hidden_size: 1024, num_attention_heads: 16, num_query_groups: 8, "
-     "head_dim: 128, ffn_hidden_size: 3072, vocab_size: 151936, qk_norm: head, "
-     "tie_embeddings: true"},
-    {"qwen3", "1.7B",
-     "num_layers: 28, hidden_size: 2048, num_attention_heads: 16, num_query_groups: 8, "
-     "head_dim: 128, ffn_hidden_size: 6144, vocab_size: 151936, qk_norm: head, "
-     "tie_embeddings: true"},
-    {"qwen3", "4B",
-     "num_layers: 36, hidden_size: 2560, num_attention_heads: 32, num_query_groups: 8, "
-     "head_dim: 128, ffn_hidden_size: 9728, vocab_size: 151936, qk_norm: head, "
-     "tie_embeddings: true"},
-    {"qwen3", "8B",
-     "num_layers: 36, hidden_size: 4096, num_attention_heads: 32, num_query_groups: 8, "
-     "head_dim: 128, ffn_hidden_size: 12288, vocab_size: 151936, qk_norm: head"},
-    {"qwen3", "14B",
-     "num_layers: 40, hidden_size: 5120, num_attention_heads: 40, num_query_groups: 8, "
-     "head_dim: 128, ffn_hidden_size: 17408, vocab_size: 151936, qk_norm: head"},
-    {"qwen3", "32B",
-     "num_layers: 64, hidden_size: 5120, num_attention_heads: 64, num_query_groups: 8, "
-     "head_dim: 128, ffn_hidden_size: 25600, vocab_size: 151936, qk_norm: head"},
+    {"qwen3", "0.6B", "base: qwen3-0.6b"},
+    {"qwen3", "1.7B", "base: qwen3-1.7b"},
+    {"qwen3", "4B", "base: qwen3-4b"},
+    {"qwen3", "8B", "base: qwen3-8b"},
+    {"qwen3", "14B", "base: qwen3-14b"},
+    {"qwen3", "32B", "base: qwen3-32b"},
     {"qwen3", "30B-A3B",
      "num_layers: 48, hidden_size: 2048, num_attention_heads: 32, num_query_groups: 4, "
      "head_dim: 128, ffn_hidden_size: 6144, vocab_size: 151936, qk_norm: head",

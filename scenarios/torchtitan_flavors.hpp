@@ -10,7 +10,7 @@ namespace penstock {
 
 struct TitanFlavor {
   std::string_view name, flavor;
-  std::string_view keys;          ///< of a model by shape, but for its length and precision
+  std::string_view keys;          ///< of a model, but for its length and precision
   std::string_view missing = {};  ///< what of a mixture of experts is left out
 };
 

@@ -97,6 +97,9 @@ TEST(NanotronImport, FollowsEveryValue) {
   EXPECT_EQ(with(", pp_engine: afab", "0").schedule->name, "gpipe");
   EXPECT_FALSE(with("", "0").distributed_optimizer);
   EXPECT_TRUE(with("", "3").distributed_optimizer);
+  EXPECT_EQ(with("", "1").missing_saves, "");
+  for (const char* stage : {"2", "3"})
+    EXPECT_EQ(with("", stage).missing_saves, "ZeRO's sharding of gradients and weights");
   EXPECT_FALSE(with(", tp: 2, tp_mode: ALL_REDUCE", "0").sequence_parallel);
   EXPECT_EQ(with(", recompute_layer: true", "0").recompute.at(0), Recompute::full);
 }
@@ -165,9 +168,29 @@ TEST(NanotronImport, NeverMakesUpASizeOrAnotherModel) {
                 .find("it does not say model.model_config.hidden_size, "
                       "model.model_config.intermediate_size"),
             std::string::npos);
+  EXPECT_NE(
+      why("model:\n  model_config: {num_hidden_layers: 4" + rest).find("put them into the file"),
+      std::string::npos);
   EXPECT_NE(why(kSmall + ", is_starcoder2_config: true" + rest).find("a StarCoder2"),
             std::string::npos);
   EXPECT_EQ(why(kSmall + ", is_llama_config: true, is_mamba_config: false" + rest), "");
+}
+
+TEST(NanotronImport, KeysOfEveryLlamaAreNoSlips) {
+  const std::string text = scenario_of_nanotron(
+      kSmall +
+          ", bos_token_id: 1, eos_token_id: 2, pad_token_id: null, hidden_act: silu,\n"
+          "    initializer_range: 0.02, is_llama_config: true, is_qwen2_config: true,\n"
+          "    max_position_embeddings: 64, pretraining_tp: 1, rms_norm_eps: 1.0e-5,\n"
+          "    rope_interleaved: false, rope_scaling: null, rope_theta: 10000.0, use_cache: true,\n"
+          "    attention_bias: false, _attn_implementation: flash_attention_2, _use_qk_norm: "
+          "false,\n"
+          "    _fused_rms_norm: true, _fused_rotary_emb: true, _use_qkv_packed: true,\n"
+          "    _use_doc_masking: true, z_loss_enabled: false, z_loss_coefficient: 0.0001}\n"
+          "parallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n",
+      "a.yaml", "");
+  EXPECT_EQ(text.find("did you mean"), std::string::npos) << text;
+  EXPECT_EQ(text.find("not known here"), std::string::npos) << text;
 }
 
 TEST(NanotronImport, TheSharedMambaIsRefused) {
@@ -365,14 +388,74 @@ TEST(TorchtitanImport, WithoutFsdpAPipelineIsInFullPrecision) {
   const auto type = [](const std::string& parallelism) {
     return scenario_in(titan_with("[parallelism]\n" + parallelism)).transformer->compute_type;
   };
-  EXPECT_EQ(type("pipeline_parallel_degree = 8\n"), "fp32");
-  EXPECT_EQ(type("tensor_parallel_degree = 8\n"), "fp32");
+  EXPECT_EQ(type("pipeline_parallel_degree = 8\ndata_parallel_shard_degree = 1\n"), "fp32");
+  EXPECT_EQ(type("tensor_parallel_degree = 8\ndata_parallel_shard_degree = 1\n"), "fp32");
   EXPECT_EQ(type("pipeline_parallel_degree = 4\ndata_parallel_shard_degree = 1\n"
                  "data_parallel_replicate_degree = 2\n"),
             "fp32");
   EXPECT_EQ(type("pipeline_parallel_degree = 4\n"), "bf16");  // the rest of the node: FSDP
   EXPECT_EQ(type("pipeline_parallel_degree = 4\ncontext_parallel_degree = 2\n"), "bf16");
   EXPECT_EQ(type("data_parallel_shard_degree = 1\n"), "bf16");  // autocast
+}
+
+TEST(TorchtitanImport, TheNumberOfGpusIsAskedForWhereItDecidesTheNumberType) {
+  const auto import = [](const std::string& cluster, const ScriptSurroundings& defined = {}) {
+    return scenario_of_torchtitan(
+        "[model]\nname = 'llama3'\nflavor = '70B'\n[training]\nlocal_batch_size = 8\n"
+        "seq_len = 8192\n[parallelism]\ndata_parallel_replicate_degree = 1\n"
+        "data_parallel_shard_degree = -1\ntensor_parallel_degree = 8\n"
+        "pipeline_parallel_degree = 1\n",
+        "70b.toml", cluster, defined);
+  };
+  for (const char* cluster : {"", "dgx-h100"})
+    EXPECT_NE(refused([&] {
+                import(cluster);
+              }).find("give --define nnodes=N, or --cluster '{base: NAME, nodes: N}'"),
+              std::string::npos)
+        << refused([&] { import(cluster); });
+  const auto type = [](const std::string& text) {
+    return fmt::format("{} on {}", scenario_in(text).transformer->compute_type,
+                       scenario_in(text).gpu_count());
+  };
+  EXPECT_EQ(type(import("{base: dgx-h100, nodes: 4}")), "bf16 on 32");
+  EXPECT_EQ(type(import("{base: dgx-h100, nodes: 1}")), "fp32 on 8");
+  EXPECT_EQ(type(import("", {{"nnodes", "4"}})), "bf16 on 32");
+  EXPECT_EQ(type(import("", {{"NGPU", "16"}})), "bf16 on 16");
+}
+
+TEST(TorchtitanImport, LayersPerStageCountTheEmbeddingAndTheOutput) {
+  const auto job = [](const std::string& more) {
+    return scenario_in(titan_with(
+        "[parallelism]\npipeline_parallel_degree = 4\ndata_parallel_shard_degree = 2\n" + more));
+  };
+  const std::string looped = "pipeline_parallel_schedule = 'Interleaved1F1B'\n";
+  const std::string per_stage = "pipeline_parallel_layers_per_stage = ";
+  EXPECT_EQ(job(looped + per_stage + "3\n").layers,  // 34 of 12
+            (std::vector<int>{2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 1}));
+  EXPECT_EQ(job(looped + per_stage +
+                "2\npipeline_parallel_first_stage_less_layers = 0\n"
+                "pipeline_parallel_last_stage_less_layers = 0\n")
+                .layers,
+            std::vector<int>(16, 2));
+  EXPECT_EQ(job("pipeline_parallel_schedule = '1F1B'\n" + per_stage + "9\n").layers,
+            (std::vector<int>{8, 9, 8, 7}));
+  for (const auto& [more, why] :
+       {std::pair{looped + per_stage + "2\n", "makes 17 virtual stages"},
+        {looped + per_stage + "9\n", "takes at least 2 on each"},
+        {"pipeline_parallel_schedule = '1F1B'\n" + per_stage + "3\n", "takes exactly 1 on each"}})
+    EXPECT_NE(refused([&] { job(more); }).find(why), std::string::npos) << more;
+}
+
+TEST(TorchtitanImport, AScheduleThatTorchHasNotIsRefused) {
+  const auto why = [](const std::string& name) {
+    return refused([&] {
+      titan_with("[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_schedule = '" +
+                 name + "'\n");
+    });
+  };
+  EXPECT_NE(why("FooBar").find("must be one of 1F1B, GPipe"), std::string::npos);
+  EXPECT_NE(why("Interleaved1F1").find("did you mean Interleaved1F1B?"), std::string::npos);
+  EXPECT_EQ(why("interleaved1f1b"), "");
 }
 
 TEST(TorchtitanImport, TheSharedFilesAreTheirJobs) {
@@ -427,6 +510,10 @@ TEST(TorchtitanImport, Fp8IsSaidNotToBeModelled) {
       "#   bf16's speed: devices have no curve of fp8, so its speed-up is missing here";
   EXPECT_TRUE(has_line(text("[\"float8\"]"), speed));
   EXPECT_FALSE(has_line(text("[]"), speed));
+  const std::string filter = "\n[quantize.linear.float8]\nfilter_fqns = ['output']";
+  EXPECT_TRUE(has_line(text("[]" + filter), "#   quantize.linear.float8.filter_fqns ['output']"));
+  EXPECT_NE(text("['quantize.linear.float8']" + filter).find("filter_fqns ['output']: fp8 is not"),
+            std::string::npos);
   for (const char* on : {"true", "false"})
     EXPECT_EQ(has_line(text(std::string("[]\n[float8]\nenable_float8_linear = ") + on), speed),
               std::string(on) == "true");

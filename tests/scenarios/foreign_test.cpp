@@ -125,6 +125,12 @@ TEST(ForeignModels, AWindowIsKeptWhereItIsUsed) {
   EXPECT_EQ(window(R"(, "use_sliding_window": true, "sliding_window": 64, "max_window_layers": 24)",
                    "qwen2"),
             Pair(0, 0));
+  EXPECT_EQ(window(R"(, "use_sliding_window": true, "sliding_window": 64, "max_window_layers": 18)",
+                   "qwen2"),
+            Pair(0, 0));
+  EXPECT_EQ(window(R"(, "use_sliding_window": true, "sliding_window": 64, "max_window_layers": 0)",
+                   "qwen2"),
+            Pair(64, 0));
   EXPECT_EQ(window(R"(, "sliding_window": 64)", "gemma2"), Pair(64, 2));
   EXPECT_EQ(window(R"(, "sliding_window": 64, "sliding_window_pattern": "LLLG")", "exaone4"),
             Pair(64, 4));
@@ -135,6 +141,71 @@ TEST(ForeignModels, AWindowIsKeptWhereItIsUsed) {
             Pair(64, 4));
   EXPECT_NE(refused(llama(R"(, "layer_types": ["linear_attention"])")).find("'linear_attention'"),
             std::string::npos);
+  EXPECT_NE(refused(llama(fmt::format(R"(, "layer_types": [{}, "full_attention"])", layers)))
+                .find("'layer_types' lists 25 layers, but the model has 24"),
+            std::string::npos);
+}
+
+TEST(ForeignModels, AWindowOfTheLastLayersIsLeftOutWithANote) {
+  const NearestModel m = read(llama(
+      R"(, "use_sliding_window": true, "sliding_window": 64, "max_window_layers": 18)", "qwen2"));
+  ASSERT_FALSE(m.notes.empty());
+  EXPECT_NE(m.notes[0].find("the sliding window of 6 of its 24 layers is left out"),
+            std::string::npos);
+}
+
+TEST(ForeignModels, HybridsAreRefusedEvenWithExpertsOrALength) {
+  const std::string experts = R"(, "num_experts": 8, "num_experts_per_tok": 2)";
+  for (const char* type : {"jamba", "qwen3_next", "bamba", "zamba", "zamba2", "falcon_h1",
+                           "granitemoehybrid", "minimax", "nemotron_h", "recurrent_gemma", "rwkv"})
+    for (const std::string& more : {std::string(), experts})
+      EXPECT_NE(refused(llama(more, type)).find("a state-space or hybrid model"), std::string::npos)
+          << type << more;
+  for (const char* key : {"mamba_d_state", "attn_layer_period", "full_attention_interval"})
+    EXPECT_NE(refused(llama(experts + fmt::format(R"(, "{}": 4)", key), "novelty"))
+                  .find("models are not modelled"),
+              std::string::npos)
+        << key;
+}
+
+TEST(ForeignModels, AMixtureWithinAMultimodalModelHasAStandIn) {
+  std::string inner =
+      llama(R"(, "num_local_experts": 16, "num_experts_per_tok": 1)", "llama4_text");
+  const NearestModel m = read(fmt::format(
+      R"({{"model_type": "llama4", "vision_config": {{"hidden_size": 8}}, "text_config": {}}})",
+      inner));
+  EXPECT_EQ(m.model.ffn_hidden_size, 2 * 2816);  // the shared expert and one of 16
+  EXPECT_NE(m.missing.find("experts"), std::string::npos);
+  EXPECT_NE(m.missing.find("vision encoder"), std::string::npos);
+}
+
+TEST(ForeignModels, KeysOfQwensAreUnderstood) {
+  for (const auto& [more, type] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"(, "use_flash_attn": "auto")", "qwen"},
+           {R"(, "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408,
+                "shared_expert_intermediate_size": 5632)",
+            "qwen2_moe"},
+           {R"(, "vision_config": {"depth": 32}, "vision_start_token_id": 5)", "qwen2_5_vl"}}) {
+    const NearestModel m = read(llama(more, type));
+    for (const std::string& note : m.notes)
+      EXPECT_EQ(note.find("not understood"), std::string::npos) << note;
+    EXPECT_EQ(m.missing.empty(), type == std::string("qwen")) << type;
+  }
+}
+
+TEST(ForeignModels, LearnedPositionsAreAsManyAsTheFileSays) {
+  const File opt(
+      R"({"model_type": "opt", "hidden_size": 5120, "ffn_dim": 20480, "num_hidden_layers": 40,
+         "num_attention_heads": 40, "vocab_size": 50272, "max_position_embeddings": 2048,
+         "activation_function": "relu", "word_embed_proj_dim": 5120})");
+  const auto parameters = [&](int length) {
+    return parse_scenario(fmt::format("model: {{base: {}, seq_length: {}}}\ncluster: dgx-h100\n"
+                                      "pipeline: {{stages: 8, microbatches: 8}}\n",
+                                      opt.path(), length),
+                          "a.yaml")
+        .transformer->parameters();
+  };
+  EXPECT_EQ(parameters(512), parameters(2048));
 }
 
 TEST(ForeignModels, BiasesAreThoseThatItsKeysSay) {
