@@ -199,10 +199,12 @@ TEST(ForeignModels, LearnedPositionsAreAsManyAsTheFileSays) {
          "num_attention_heads": 40, "vocab_size": 50272, "max_position_embeddings": 2048,
          "activation_function": "relu", "word_embed_proj_dim": 5120})");
   const auto parameters = [&](int length) {
-    return parse_scenario(fmt::format("model: {{base: {}, seq_length: {}}}\ncluster: dgx-h100\n"
-                                      "pipeline: {{stages: 8, microbatches: 8}}\n",
-                                      opt.path(), length),
-                          "a.yaml")
+    return parse_scenario(
+               fmt::format(
+                   "model: {{base: {}, seq_length: {}}}\ncluster: dgx-h100\nschedule: 1f1b\n"
+                   "pipeline: {{stages: 8, microbatches: 8}}\n",
+                   opt.path(), length),
+               "a.yaml")
         .transformer->parameters();
   };
   EXPECT_EQ(parameters(512), parameters(2048));
