@@ -43,7 +43,7 @@ constexpr OtherName kNeMoNames[] = {
 /// Of NeMo's trainer and model: how long it runs, what it writes, which kernels are fused.
 constexpr std::string_view kSilentInNeMo =
     " accelerator accumulate-grad-batches activations-checkpoint-layers-per-pipeline "
-    "apply-rope-fusion attention-type barrier-with-l1-time batch-p2p-comm benchmark betas bias "
+    "apply-rope-fusion attention-type barrier-with-l1-time batch-p2p-comm benchmark betas "
     "bias-activation-fusion bias-dropout-add-fusion bias-dropout-fusion contiguous-grad-buffer "
     "deterministic do-layer-norm-weight-decay enable-checkpointing enable-model-summary eps "
     "ffn-dropout gc-interval get-attention-mask-from-fusion grad-allreduce-chunk-size-mb "
@@ -83,6 +83,10 @@ bool is_true(const Value* value) {
   if (value == nullptr || value->kind != Value::Kind::scalar) return false;
   const std::string text = lower_case(value->text);
   return text == "true" || text == "1" || text == "yes";
+}
+
+bool is_null(const Value& value) {
+  return value.kind == Value::Kind::null || lower_case(value.text) == "null";
 }
 
 /// The entry of a map by its name with any of '-' and '_'.
@@ -160,8 +164,11 @@ class FlagSection {
       if (text.find("glu") != text.npos) add("swiglu");
     } else if (key == "gated-linear-unit") {
       if (is_true(&e.value)) add("swiglu");
+    } else if (key == "add-bias-linear" || key == "bias") {
+      add(text == "false" ? "disable-bias-linear" : "add-bias-linear");
     } else if (key == "share-embeddings-and-output-weights") {
-      if (!is_true(&e.value)) add("untie-embeddings-and-output-weights");
+      if (!is_true(&e.value) && e.value.kind != Value::Kind::null)
+        add("untie-embeddings-and-output-weights");
     } else if (key == "precision" || key == "mixed-precision") {
       if (text.find("bf16") != text.npos)
         add("bf16");
@@ -251,7 +258,27 @@ void read_model_named(const Value& name, MegatronJob& job, OptionReader& out) {
                                printable(name.text)));
 }
 
-void read_primus(const Value& modules, MegatronJob& job, OptionReader& out) {
+/// Replaces ${NAME:DEFAULT} and ${NAME}, in Primus of the environment, by what --define gives, or
+/// by the default.
+void fill_in(Value& value, const ScriptSurroundings& defined) {
+  for (Value::Entry& e : value.entries) fill_in(e.value, defined);
+  for (Value& item : value.items) fill_in(item, defined);
+  std::string& text = value.text;
+  for (std::size_t at = text.find("${"); at != text.npos; at = text.find("${", at + 1)) {
+    const std::size_t end = text.find('}', at);
+    if (end == text.npos) return;
+    const std::string inside = text.substr(at + 2, end - at - 2);
+    const std::size_t colon = std::min(inside.find(':'), inside.size());
+    std::string otherwise = inside.substr(std::min(colon + 1, inside.size()));
+    if (otherwise.starts_with('-')) otherwise.erase(0, 1);
+    const auto given = defined.find(inside.substr(0, colon));
+    if (given == defined.end() && colon == inside.size()) continue;
+    text.replace(at, end + 1 - at, given == defined.end() ? otherwise : given->second);
+  }
+}
+
+void read_primus(Value modules, MegatronJob& job, OptionReader& out) {
+  fill_in(modules, job.defined);
   const Value* trainer = nullptr;
   for (const Value::Entry& e : modules.entries)
     if (entry(&e.value, "framework") != nullptr) trainer = &e.value;
@@ -276,8 +303,64 @@ void read_primus(const Value& modules, MegatronJob& job, OptionReader& out) {
 // ---- NeMo, Megatron-Bridge
 // -----------------------------------------------------------------------
 
+/// Throws InputError where NeMo's model is no single stack of layers.
+void refuse_other_nemo(const Value& model, const std::string& origin) {
+  constexpr std::pair<std::string_view, const char*> kOthers[] = {
+      {"mm-cfg", "it has a vision encoder, too"},
+      {"vision-encoder", "it has a vision encoder, too"},
+      {"vision-config", "it has a vision encoder, too"},
+      {"vision-transformer-config", "it has a vision encoder, too"},
+      {"vision-projection-config", "it has a vision encoder, too"},
+      {"multimodal", "it has encoders, too"},
+      {"unet-config", "it is a diffusion model"},
+      {"encoder", "it has an encoder and a decoder"},
+      {"decoder", "it has an encoder and a decoder"},
+      {"encoder-num-layers", "it has an encoder and a decoder"},
+      {"hybrid-override-pattern", "its layers are of several kinds"}};
+  for (const auto& [key, why] : kOthers)
+    if (const Value* found = entry(&model, key); found != nullptr && !is_null(*found))
+      throw InputError(origin,
+                       fmt::format("'model.{}' trains no decoder-only GPT: {}. Such a model "
+                                   "is not read from flags; give its costs (`penstock init` "
+                                   "shows the keys of a model by costs)",
+                                   printable(std::string(key)), why));
+  for (const Value::Entry& e : model.entries)
+    if (e.value.kind == Value::Kind::map && dashed(e.key.text) == "config")
+      refuse_other_nemo(e.value, origin);
+}
+
+/// What a file says of a gated MLP's other choices it has from its model's class, which it may not
+/// repeat: those are Llama's here. Recipes of Megatron-Bridge train in bf16.
+void add_recipes_defaults(const Value& document, MegatronJob& job, OptionReader& out) {
+  const auto add = [&](const char* name, const char* value, const char* key) {
+    out.add_option(name, value, document, name);
+    job.notes.push_back(fmt::format("{} (the recipe's, as the file does not say it)", key));
+  };
+  if (out.has_option("swiglu")) {
+    if (!out.has_option("normalization")) add("normalization", "RMSNorm", "model.norm: rms");
+    if (!out.has_option("position-embedding-type"))
+      add("position-embedding-type", "rope", "model.positions: rotary");
+    if (!out.has_option("add-bias-linear") && !out.has_option("disable-bias-linear"))
+      add("disable-bias-linear", "", "model.biases: none");
+  }
+  if (entry(&document, "trainer") == nullptr && entry(&document, "mixed-precision") == nullptr &&
+      !out.has_option("bf16") && !out.has_option("fp16"))
+    add("bf16", "", "model.precision: mixed-bf16");
+}
+
 /// The sections that say what is trained and how it is divided; the others say nothing of that.
-void read_nemo(const Value& document, OptionReader& out) {
+void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
+  const Value* model = entry(&document, "model");
+  if (model != nullptr) refuse_other_nemo(*model, job.origin);
+  if (const Value* target = entry(model, "target-"))  // a class in Python
+    for (const char* kind : {".t5.", ".bert.", ".vlm.", ".mamba.", ".multimodal."})
+      if (lower_case(target->text).find(kind) != std::string::npos)
+        job.programs.push_back(lower_case(target->text));
+  const Value* tokenizer = entry(model, "tokenizer");
+  const Value* type = entry(tokenizer, "type");
+  if (entry(model, "bert-binary-head") != nullptr ||
+      (type != nullptr && lower_case(type->text).starts_with("bert")))
+    job.programs.emplace_back("pretrain_bert");
   FlagSection section(out, kNeMoNames);
   for (const char* name : {"trainer", "model", "train", "data", "optim", "optimizer", "ddp", "dist",
                            "mixed-precision", "tokenizer", "dataset", "comm-overlap"}) {
@@ -350,7 +433,20 @@ double number_in(const Value& document, std::string_view name, double otherwise)
   return number > 0 ? number : otherwise;
 }
 
-void read_neox(const Value& document, OptionReader& out) {
+/// Throws InputError where GPT-NeoX's attention_config names other layers than full attention.
+void refuse_other_attention(const Value& config, const std::string& origin) {
+  for (const Value& item : config.items) refuse_other_attention(item, origin);
+  const std::string type = lower_case(config.text);
+  const bool is_count = type.find_first_not_of("0123456789") == type.npos || type == "all";
+  if (config.kind == Value::Kind::scalar && !is_count && type != "global" && type != "flash")
+    throw InputError(
+        origin, fmt::format("'attention_config' has layers of '{}'; only those of 'global' and "
+                            "'flash' are read. Give the model's costs (`penstock init` shows "
+                            "the keys of a model by costs)",
+                            printable(config.text)));
+}
+
+void read_neox(const Value& document, const std::string& origin, OptionReader& out) {
   static constexpr std::string_view kElsewhere[] = {"fp16",
                                                     "bf16",
                                                     "zero-optimization",
@@ -373,6 +469,10 @@ void read_neox(const Value& document, OptionReader& out) {
   const double usual = 4 * number_in(document, "hidden-size", 0);
   const Value* width = entry(&document, "intermediate-size");
   if (gated) out.add_option("swiglu", "", document, "activation: " + activation);
+  const Value* biases = entry(&document, "use-bias-in-attn-linear");
+  if (llama || (biases != nullptr && !is_true(biases)))
+    out.add_option("disable-bias-linear", "", biases != nullptr ? *biases : document,
+                   biases != nullptr ? "use_bias_in_attn_linear: false" : "mlp_type: llama");
   if (gated && usual > 0 && !llama) {
     const std::int64_t each = gated_width(number_in(document, "intermediate-size", usual),
                                           number_in(document, "mlp-multiple-of", 1));
@@ -396,8 +496,9 @@ void read_neox(const Value& document, OptionReader& out) {
   const bool brain = (half_type != nullptr && lower_case(half_type->text) == "bfloat16") ||
                      (precision != nullptr && lower_case(precision->text) == "bfloat16");
   if (brain) out.add_option("bf16", "", *(half != nullptr ? half : precision), "bfloat16");
-  if (const Value* attention = entry(&document, "attention-config");
-      attention != nullptr && to_yaml(*attention).find("flash") != std::string::npos)
+  const Value* attention = entry(&document, "attention-config");
+  if (attention != nullptr) refuse_other_attention(*attention, origin);
+  if (attention != nullptr && to_yaml(*attention).find("flash") != std::string::npos)
     out.add_option("use-flash-attn", "", *attention, "attention_config");
   if (const Value* optimizer = entry(entry(&document, "optimizer"), "type"))
     out.add_option("optimizer", *optimizer, "optimizer.type");
@@ -444,10 +545,11 @@ void read_flag_file(const std::string& text, MegatronJob& job) {
   } else if (const Value* modules = entry(&document, "modules")) {
     read_primus(*modules, job, out);
   } else if (is_neox(document)) {
-    read_neox(document, out);
+    read_neox(document, job.origin, out);
   } else if (entry(&document, "trainer") != nullptr ||
              (entry(&document, "model") != nullptr && entry(&document, "train") != nullptr)) {
-    read_nemo(document, out);
+    read_nemo(document, job, out);
+    add_recipes_defaults(document, job, out);
   } else if (is_deepspeed(document)) {
     throw InputError(
         job.origin,
@@ -459,17 +561,42 @@ void read_flag_file(const std::string& text, MegatronJob& job) {
   }
 }
 
-void read_deepspeed_config(MegatronJob& job) {
-  const auto named = std::ranges::find_if(job.options, [](const ScriptOption& o) {
-    return o.name == "deepspeed-config" && !o.values.empty();
-  });
-  if (named == job.options.end()) return;
-  const std::string name = named->values.front();
-  std::string path;
+namespace {
+
+/// The value of an option of a file's name, and where that file lies beside the script, or "".
+struct NamedFile {
+  std::string name, path;
+};
+
+std::optional<NamedFile> file_of(const MegatronJob& job, std::string_view option) {
+  const auto named = std::ranges::find_if(
+      job.options, [&](const ScriptOption& o) { return o.name == option && !o.values.empty(); });
+  if (named == job.options.end()) return std::nullopt;
+  NamedFile out{named->values.front(), ""};
   std::error_code ignored;
   const fs::path beside = fs::path(job.origin).parent_path();
-  for (const fs::path& file : {beside / name, beside / fs::path(name).filename()})
-    if (path.empty() && fs::is_regular_file(file, ignored)) path = file.string();
+  for (const fs::path& file : {beside / out.name, beside / fs::path(out.name).filename()})
+    if (out.path.empty() && fs::is_regular_file(file, ignored)) out.path = file.string();
+  return out;
+}
+
+}  // namespace
+
+void read_yaml_cfg(MegatronJob& job) {
+  const auto file = file_of(job, "yaml-cfg");
+  if (!file) return;
+  if (file->path.empty())
+    throw InputError(job.origin, fmt::format("the file of --yaml-cfg, '{}', is not beside it: put "
+                                             "it there, or import it alone",
+                                             printable(file->name)));
+  OptionReader out(job);
+  FlagSection(out, {}).read(load_document(file->path));
+}
+
+void read_deepspeed_config(MegatronJob& job) {
+  const auto file = file_of(job, "deepspeed-config");
+  if (!file) return;
+  const auto& [name, path] = *file;
   if (path.empty()) {
     job.notes.push_back(
         fmt::format("what '{}' says is missing: it is not beside the script", printable(name)));

@@ -24,7 +24,8 @@ struct MegatronJob {
   std::string origin, cluster, model;   ///< as scenario_of_megatron has them
   std::vector<std::string> programs{};  ///< names of Python programs in it, without ".py"
   std::vector<std::string> notes{};     ///< what was assumed
-  bool is_script = true;
+  bool is_script = true, by_deepspeed = false;
+  ScriptSurroundings defined{};
 };
 
 /// Has a file of JSON or YAML keys of a job's, rather than a model's alone?
@@ -36,6 +37,9 @@ bool is_flag_file(std::string_view text, const std::string& origin);
 /// Adds the options that a file of YAML or JSON has. Throws InputError where it is none of the
 /// kinds above, and where a file that it names is not there.
 void read_flag_file(const std::string& text, MegatronJob& job);
+
+/// Adds what the file of --yaml-cfg says. Throws InputError where it is not beside the script.
+void read_yaml_cfg(MegatronJob& job);
 
 /// Adds what the file of --deepspeed-config says, where it lies beside the script: it counts before
 /// flags that say the same.

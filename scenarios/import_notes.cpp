@@ -216,8 +216,10 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
   for (const UnmodelledOption& u : known_.unmodelled)
     if (!u.beginning.ends_with('-')) names.emplace_back(u.beginning);
   const std::string meant = nearest(name, names);
-  return meant.empty() || meant == folded(name) ? ""
-                                                : fmt::format("did you mean {}{}?", dashes_, meant);
+  constexpr int kSlips = 2;  // more is another word
+  return meant.empty() || meant == folded(name) || edit_distance(folded(name), meant) > kSlips
+             ? ""
+             : fmt::format("did you mean {}{}?", dashes_, meant);
 }
 
 /// The place of an option, still without a message.

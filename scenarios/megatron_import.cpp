@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "base/suggest.hpp"
 #include "base/json.hpp"
+#include "base/numbers.hpp"
 #include "models/layout_string.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/flag_files.hpp"
@@ -38,8 +39,8 @@ class Import : public ImportNotes {
         programs_(std::move(job.programs)),
         cluster_(job.cluster),
         given_model_(job.model),
-        deepspeed_(mentions("deepspeed") || mentions("deepspeed-config") ||
-                   mentions("zero-stage") || mentions("num-gpus")),
+        deepspeed_(job.by_deepspeed || mentions("deepspeed") || mentions("deepspeed-config") ||
+                   mentions("zero-stage")),
         stack_(deepspeed_ ? "megatron-deepspeed" : "megatron") {
     for (std::string& note : job.notes) assume(std::move(note));
   }
@@ -50,11 +51,18 @@ class Import : public ImportNotes {
     std::string model_part = model();  // first: it counts the layers
     const std::string other_parts = rest();
     model_part += missing("  ");
-    return fmt::format("# {} by `penstock import megatron-args`\n{}{}{}", as_comment(origin_),
-                       ImportNotes::head(origin_), model_part, other_parts);
+    const std::string head = ImportNotes::head(origin_);
+    if (!errors_.empty()) throw InputError(std::move(errors_));
+    return fmt::format("# {} by `penstock import megatron-args`\n{}{}{}", as_comment(origin_), head,
+                       model_part, other_parts);
   }
 
  private:
+  /// Adds an error: what Megatron-LM itself would not start.
+  void refuse_job(const std::string& why) {
+    errors_.push_back({{origin_, 0, 0}, why + ", which Megatron-LM refuses", "", 1, 0});
+  }
+
   std::int64_t size(const char* flag, const char* key) {
     const auto value = number(flag, key);
     if (!value) ask(flag, "--model config.json|NAME, which gives the sizes of the model");
@@ -69,6 +77,7 @@ class Import : public ImportNotes {
     out += fmt::format("  seq_length: {}\n  flash_attention: {}\n", length.value_or(1), flash());
     const bool bf16 = has("bf16", "model.precision: mixed-bf16");
     const bool fp16 = has("fp16", "model.precision: mixed-fp16") && !bf16;
+    if (!bf16 && !fp16) assume("model.precision: fp32, as neither --bf16 nor --fp16 is given");
     out += fmt::format("  precision: {}\n", bf16 ? "mixed-bf16" : fp16 ? "mixed-fp16" : "fp32");
     return out + bytes(bf16, fp16);
   }
@@ -102,7 +111,8 @@ class Import : public ImportNotes {
     // Megatron-LM's defaults (megatron/training/arguments.py, validate_args).
     const std::int64_t dense = given.value_or(
         gated && !deepspeed_ ? m.hidden_size * 4 * 2 / 3 / 64 * 64 : 4 * m.hidden_size);
-    if (!given)
+    if (dense == 0) ask("ffn-hidden-size");
+    if (!given && dense > 0)
       assume(fmt::format("model.ffn_hidden_size: {} (Megatron-LM's default, no ffn-hidden-size)",
                          dense));
     const bool mixture = number("num-experts", "").value_or(1) > 1;
@@ -155,20 +165,62 @@ class Import : public ImportNotes {
     const auto is = [&](const char* flag, const char* meaning, const char* key, const char* value) {
       if (has(flag, meaning)) say(key, value);
     };
-    const std::string positions =
-        lower_case(word("position-embedding-type", "") + word("pos-emb", ""));
-    const std::string norm = lower_case(word("normalization", "") + word("norm", ""));
-    for (const char* flag : {"position-embedding-type", "pos-emb", "normalization", "norm"})
-      ignore(flag);
+    // Megatron-LM's defaults are those of GPT-2, whatever the MLP (megatron/training/arguments.py).
+    const std::string positions = lower_case(word("position-embedding-type", "model.positions") +
+                                             word("pos-emb", "model.positions"));
+    const std::string norm =
+        lower_case(word("normalization", "model.norm") + word("norm", "model.norm"));
     const bool rotary = positions.starts_with("ro") || positions == "yarn" ||
-                        mentions("use-rotary-position-embeddings");
-    if (!gated && (rotary || positions == "none" || positions == "alibi"))
-      say("positions", rotary ? "rotary" : positions.c_str());
-    if (!gated && norm == "rmsnorm") say("norm", "rms");
-    if (!gated) is("disable-bias-linear", "model.biases: none", "biases", "none");
-    if (gated) is("add-qkv-bias", "model.biases: qkv", "biases", "qkv");
+                        has("use-rotary-position-embeddings", "model.positions: rotary");
+    const bool absent =
+        positions == "none" || (positions.empty() && mentions("no-position-embedding"));
+    const std::string_view place = rotary                 ? "rotary"
+                                   : absent               ? "none"
+                                   : positions == "alibi" ? "alibi"
+                                                          : "learned";
+    if (place != (gated ? "rotary" : "learned")) say("positions", place.data());
+    const bool rms = norm == "rmsnorm";
+    if (rms != gated) say("norm", rms ? "rms" : "layer");
+    const bool unbiased = has("disable-bias-linear", "model.biases: none");
+    const bool of_qkv = has("add-qkv-bias", "model.biases: qkv");
+    const std::string_view biases = !unbiased ? "all" : of_qkv ? "qkv" : "none";
+    if (biases != (gated ? "none" : "all")) say("biases", biases.data());
+    out += dropout(gated) + window();
     is("qk-layernorm", "model.qk_norm: head", "qk_norm", "head");
     is("gpt-j-residual", "model.parallel_residual: true", "parallel_residual", "true");
+    return out;
+  }
+
+  /// Megatron-LM's default is 0.1 of both; a llama of ours has none unless a flag says so.
+  std::string dropout(bool gated) {
+    int given = 0, zero = 0;
+    for (const char* flag : {"hidden-dropout", "attention-dropout"}) {
+      const std::string text = word(flag, "model.dropout");
+      given += text.empty() ? 0 : 1;
+      zero += !text.empty() && parse_number<double>(text) == 0.0 ? 1 : 0;
+    }
+    if (!gated && zero == 2) return "  dropout: false\n";
+    return gated && given > zero ? "  dropout: true\n" : "";
+  }
+
+  /// A window of W tokens to the left, and each token's own: --window-size W,0.
+  std::string window() {
+    std::string text =
+        fmt::format("{}", fmt::join(words("window-size", "model.sliding_window"), ","));
+    std::erase_if(text,
+                  [](char c) { return c == '(' || c == ')' || c == '[' || c == ']' || c == ' '; });
+    const auto left = parse_number<std::int64_t>(text.substr(0, text.find(',')));
+    if (!left || *left < 0 || *left > 1'000'000 || !text.ends_with(",0")) {
+      unless_one("window-size", text.starts_with("-1,") ? 1 : 2);
+      return "";
+    }
+    std::string out = fmt::format("  sliding_window: {}\n", *left + 1);
+    const std::string every = word("window-attn-skip-freq", "model.full_attention_every");
+    const auto layers = parse_number<std::int64_t>(every);
+    if (layers && *layers > 0 && *layers <= 1'000'000)
+      out += fmt::format("  full_attention_every: {}\n", *layers);
+    else if (!every.empty())
+      unless_one("window-attn-skip-freq", 2);
     return out;
   }
 
@@ -407,9 +459,13 @@ class Import : public ImportNotes {
   std::int64_t chunks_of(std::int64_t stages) {
     const auto chunks = number("num-virtual-stages-per-pipeline-rank", "pipeline.chunks");
     const auto layers = number("num-layers-per-virtual-pipeline-stage", "pipeline.chunks");
+    if (chunks && *chunks > 1 && stages == 1)
+      refuse_job(fmt::format("{} virtual stages without pipeline parallelism", *chunks));
     if (chunks) return *chunks;
     if (const std::int64_t of_all = layout_stages(); of_all > stages && of_all % stages == 0)
       return of_all / stages;
+    if (layers && stages == 1 && *layers < layers_)
+      refuse_job(fmt::format("{} layers per virtual stage without pipeline parallelism", *layers));
     if (layers && layers_ % (*layers * stages) == 0) return layers_ / (*layers * stages);
     if (layers)
       assume(fmt::format("pipeline.chunks: 1 ({} layers are no multiple of {} x {} stages)",
@@ -444,7 +500,11 @@ class Import : public ImportNotes {
                                         : cluster_.gpus().value_or(each.value_or(8));
     per_node_ = each ? *each : world && nodes ? std::max<std::int64_t>(1, gpus / *nodes) : 8;
     const std::int64_t width = gpus / model_gpus;
-    if (width * model_gpus != gpus || width == 0)
+    const bool told = world || (each && (nodes || !cluster_.gpus()));
+    if (const bool divides = width > 0 && width * model_gpus == gpus; !divides && told)
+      refuse_job(fmt::format("{} GPUs are no multiple of {} (stages x tensor x context)", gpus,
+                             model_gpus));
+    else if (!divides)
       assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {})",
                          std::max<std::int64_t>(1, width), gpus, model_gpus));
     return std::max<std::int64_t>(1, width);
@@ -598,6 +658,7 @@ class Import : public ImportNotes {
   std::string given_model_;
   bool deepspeed_, bert_ = false;
   std::string stack_;
+  std::vector<Diagnostic> errors_;
   TransformerSpec shape_;
   std::int64_t layers_ = 0, per_node_ = 8;
 };
@@ -609,7 +670,8 @@ bool is_of_megatron(const std::string& name) {
                                                "pipeline-model-parallel-size",
                                                "tensor-model-parallel-size",
                                                "model-parallel-size",
-                                               "encoder-num-layers"};
+                                               "encoder-num-layers",
+                                               "yaml-cfg"};
   return std::ranges::find(kSome, name) != std::end(kSome);
 }
 
@@ -638,6 +700,7 @@ std::string scenario_of_megatron(std::string_view text, const std::string& origi
                                  const std::string& cluster, const ScriptSurroundings& defined,
                                  const std::string& model) {
   MegatronJob job{.options = {}, .origin = origin, .cluster = cluster, .model = model};
+  job.defined = defined;
   std::string why_none;
   if (is_flag_file(text, origin)) {
     read_flag_file(std::string(text), job);
@@ -646,6 +709,7 @@ std::string scenario_of_megatron(std::string_view text, const std::string& origi
     job.options = std::move(launch.options);
     job.notes = std::move(launch.notes);
     job.programs = programs_in(launch.command);
+    job.by_deepspeed = is_started_by_deepspeed(launch.command);
     why_none = launch.none.empty() ? "" : ": " + launch.none;
   }
   for (ScriptOption& flag : defined_flags(defined, text)) job.options.push_back(std::move(flag));
@@ -653,6 +717,7 @@ std::string scenario_of_megatron(std::string_view text, const std::string& origi
     throw InputError(
         origin,
         "has none of Megatron-LM's flags, such as --num-layers and --micro-batch-size" + why_none);
+  read_yaml_cfg(job);
   read_deepspeed_config(job);
   return Import(std::move(job)).scenario();
 }

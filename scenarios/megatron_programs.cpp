@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <span>
 
 namespace penstock {
 namespace {
@@ -31,6 +32,31 @@ constexpr std::pair<std::string_view, const char*> kOtherPrograms[] = {
     {"sd", "it is a diffusion model"},
     {"flux", "it is a diffusion model"}};
 
+/// Programs that pretrain nothing, by a word of their names.
+constexpr std::pair<std::string_view, const char*> kOtherPurposes[] = {
+    {"generation", "it generates text"},
+    {"generate", "it generates text"},
+    {"inference", "it generates text"},
+    {"server", "it answers requests"},
+    {"serve", "it answers requests"},
+    {"evaluate", "it evaluates a model"},
+    {"convert", "it converts a checkpoint"},
+    {"converter", "it converts a checkpoint"},
+    {"preprocess", "it prepares data"},
+    {"quantize", "it quantizes a model"},
+    {"prune", "it prunes a model"},
+    {"export", "it exports a model"},
+    {"dpo", "it compares with a second, frozen model"},
+    {"orpo", "it learns from preferences"},
+    {"kto", "it compares with a second, frozen model"},
+    {"ppo", "reinforcement learning generates, too"},
+    {"grpo", "reinforcement learning generates, too"},
+    {"rl", "reinforcement learning generates, too"},
+    {"rlhf", "reinforcement learning generates, too"},
+    {"reward", "it trains a model of rewards"},
+    {"distill", "a teacher runs beside it"},
+    {"distillation", "a teacher runs beside it"}};
+
 /// Flags that only such have.
 constexpr std::pair<const char*, const char*> kOtherFlags[] = {
     {"decoder-num-layers", "it has an encoder and a decoder"},
@@ -41,7 +67,14 @@ constexpr std::pair<const char*, const char*> kOtherFlags[] = {
     {"vision-model-type", "it has a vision encoder, too"},
     {"retro-add-retriever", "Retro retrieves and attends to chunks, too"},
     {"retro-project-dir", "Retro retrieves and attends to chunks, too"},
-    {"ict-head-size", "it trains two encoders"}};
+    {"ict-head-size", "it trains two encoders"},
+    {"language-model-type", "it has a vision encoder, too"},
+    {"perform-rl-step", "reinforcement learning generates, too"},
+    {"load-teacher", "a teacher runs beside it"},
+    {"num-layers-teacher", "a teacher runs beside it"},
+    {"hidden-size-teacher", "a teacher runs beside it"},
+    {"export-kd-teacher-load", "a teacher runs beside it"},
+    {"kd-teacher-load", "a teacher runs beside it"}};
 
 bool has_word(const std::string& name, std::string_view word) {
   for (std::size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
@@ -53,11 +86,17 @@ bool has_word(const std::string& name, std::string_view word) {
   return false;
 }
 
-/// Of a program, why it trains no decoder; null where its name does not say so.
-const char* other_kind(const std::string& program) {
-  for (const auto& [word, reason] : kOtherPrograms)
+const char* reason_in(std::span<const std::pair<std::string_view, const char*>> table,
+                      const std::string& program) {
+  for (const auto& [word, reason] : table)
     if (has_word(program, word)) return reason;
   return nullptr;
+}
+
+/// Returns why a program pretrains no decoder; null where its name does not say so.
+const char* other_kind(const std::string& program) {
+  const char* model = reason_in(kOtherPrograms, program);
+  return model != nullptr ? model : reason_in(kOtherPurposes, program);
 }
 
 bool trains_gpt(const std::string& program) {
@@ -79,7 +118,13 @@ std::vector<std::string> programs_in(std::string_view text) {
     for (std::size_t py = line.find(".py"); py != line.npos; py = line.find(".py", py + 1)) {
       std::size_t begin = py;
       while (begin > 0 && (is_name(line[begin - 1]) || line[begin - 1] == '-')) --begin;
-      if (begin < py) out.push_back(line.substr(begin, py - begin));
+      if (begin == py) continue;
+      std::size_t folder = begin;  // of examples/multimodal/train.py it says what is trained
+      if (begin > 0 && line[begin - 1] == '/' && line.compare(begin, 8, "pretrain") != 0) {
+        --folder;
+        while (folder > 0 && (is_name(line[folder - 1]) || line[folder - 1] == '-')) --folder;
+      }
+      out.push_back(line.substr(folder, py - folder));
     }
   }
   return out;
@@ -97,6 +142,11 @@ void refuse_other_models(const std::vector<std::string>& programs, ImportNotes& 
   const std::string layers = notes.mentions("spec") ? notes.word("spec", "") : "";
   if (what.empty() && layers.find("mamba") != layers.npos)
     what = "--spec " + layers, why = "Mamba's state-space layers are no attention";
+  for (const std::string& program : programs)
+    if (!gpt && what == program + ".py" && reason_in(kOtherPrograms, program) == nullptr)
+      throw InputError(origin, fmt::format("'{}' is no pretraining of a GPT: {}. Import the script "
+                                           "that pretrains the model",
+                                           printable(what), why));
   if (!what.empty())
     throw InputError(
         origin,
@@ -104,6 +154,27 @@ void refuse_other_models(const std::vector<std::string>& programs, ImportNotes& 
                     "give its costs (`penstock init` shows the keys of a model by costs) or a "
                     "table of its measured layers (`penstock import layers.csv`)",
                     printable(what), why));
+  const auto is_named = [](const std::string& program) {
+    return trains_gpt(program) || has_word(program, "bert") ||
+           program.find("pretrain") != program.npos;
+  };
+  if (!programs.empty() && std::ranges::none_of(programs, is_named))
+    notes.assume(fmt::format("'{}.py' pretrains a GPT (its name does not say what it does)",
+                             as_comment(programs.front())));
+}
+
+bool is_started_by_deepspeed(std::string_view command) {
+  constexpr std::string_view kName = "deepspeed";
+  command = command.substr(0, command.find(".py"));
+  for (std::size_t at = command.find(kName); at != command.npos; at = command.find(kName, at + 1)) {
+    const std::size_t end = at + kName.size();
+    const bool begins = at == 0 || std::string_view(" \t\n/").find(command[at - 1]) != command.npos;
+    const bool ends = end == command.size() ||
+                      std::string_view(" \t\n\\").find(command[end]) != command.npos ||
+                      command.substr(end).starts_with(".launcher");
+    if (begins && ends) return true;
+  }
+  return false;
 }
 
 bool trains_bert(const std::vector<std::string>& programs, ImportNotes& notes) {

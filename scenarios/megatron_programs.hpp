@@ -11,9 +11,11 @@
 namespace penstock {
 
 /// Returns the names of Python programs in a script, its comments left out, in lower case and
-/// without
-/// ".py".
+/// without ".py"; before one that does not say "pretrain" stands its folder's name, if it has one.
 std::vector<std::string> programs_in(std::string_view text);
+
+/// Returns whether DeepSpeed's launcher starts a command's program.
+bool is_started_by_deepspeed(std::string_view command);
 
 /// Throws InputError, with what to do, where a job trains no model of one stack of attention
 /// layers.

@@ -6,7 +6,7 @@ MODEL_ARGS=(
     --num-layers 44 --hidden-size 6144 --num-attention-heads 48
     --seq-length 2048 --max-position-embeddings 2048
     --swiglu --normalization RMSNorm --position-embedding-type rope
-    --untie-embeddings-and-output-weights
+    --untie-embeddings-and-output-weights --disable-bias-linear
 )
 TRAINING_ARGS=(
     --micro-batch-size 1 --global-batch-size 32

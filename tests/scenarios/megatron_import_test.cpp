@@ -128,16 +128,102 @@ TEST(Megatron, LayersUnlikeTheirFamilysAreSaid) {
   } kCases[] = {
       {"--swiglu --normalization RMSNorm --num-layers 36 --hidden-size 2560 --ffn-hidden-size 9728 "
        "--num-attention-heads 32 --group-query-attention --num-query-groups 8 --kv-channels 128 "
-       "--qk-layernorm --vocab-size 151936 --disable-bias-linear",
+       "--qk-layernorm --vocab-size 151936 --position-embedding-type rope --disable-bias-linear",
        4'022'468'096},  // Qwen3-4B: heads wider than hidden / heads
       {"--swiglu --normalization RMSNorm --num-layers 28 --hidden-size 3584 --ffn-hidden-size "
        "18944 "
        "--num-attention-heads 28 --group-query-attention --num-query-groups 4 --add-qkv-bias "
-       "--untie-embeddings-and-output-weights --vocab-size 152064 --disable-bias-linear",
+       "--untie-embeddings-and-output-weights --vocab-size 152064 --position-embedding-type rope "
+       "--disable-bias-linear",
        7'615'616'512},  // Qwen2.5-7B
   };
   for (const auto& [flags, parameters] : kCases)
     EXPECT_EQ(job_of(flags).transformer->parameters(), parameters) << flags;
+}
+
+/// Megatron-LM's defaults are GPT-2's, with a gated MLP as well.
+TEST(Megatron, AGatedMlpAloneIsNoLlama) {
+  const struct {
+    const char *flags, *keys;
+  } kCases[] = {
+      {"--swiglu", "  positions: learned\n  norm: layer\n  biases: all\n"},
+      {"--swiglu --normalization RMSNorm --use-rotary-position-embeddings", "  biases: all\n"},
+      {"--swiglu --position-embedding-type rope --disable-bias-linear --add-qkv-bias",
+       "  norm: layer\n  biases: qkv\n"},
+      {"--disable-bias-linear --add-qkv-bias", "  biases: qkv\n"},
+      {"--hidden-dropout 0 --attention-dropout 0.0", "  dropout: false\n"},
+      {"--swiglu --hidden-dropout 0.1", "  dropout: true\n"},
+      {"--window-size 4095,0 --window-attn-skip-freq 6",
+       "  sliding_window: 4096\n  full_attention_every: 6\n"},
+  };
+  for (const auto& [flags, keys] : kCases) {
+    const std::string text = imported(flags);
+    EXPECT_NE(text.find(keys), std::string::npos) << flags << "\n" << text;
+    EXPECT_NO_THROW(parse_scenario(text, "test.yaml")) << text;
+  }
+  const std::string llama = imported(
+      "--swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear");
+  for (const char* key : {"  norm:", "  positions:", "  biases:"})
+    EXPECT_EQ(llama.find(std::string("\n") + key), std::string::npos) << llama;
+  EXPECT_EQ(imported("--hidden-dropout 0").find("\n  dropout:"), std::string::npos);
+}
+
+TEST(Megatron, WhatMegatronRefusesIsAnError) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"--pipeline-model-parallel-size 3 --nnodes 1 --nproc-per-node 8",
+       "8 GPUs are no multiple of 3 (stages x tensor x context), which Megatron-LM refuses"},
+      {"--tensor-model-parallel-size 3 --nproc-per-node 8", "8 GPUs are no multiple of 3"},
+      {"--pipeline-model-parallel-size 16 --world-size 8", "8 GPUs are no multiple of 16"},
+      {"--num-layers-per-virtual-pipeline-stage 4",
+       "4 layers per virtual stage without pipeline parallelism"},
+      {"--num-virtual-stages-per-pipeline-rank 2", "2 virtual stages without pipeline parallelism"},
+      {"--swiglu --hidden-size 8 --num-attention-heads 1", "it does not say --ffn-hidden-size"}};
+  for (const auto& [flags, why] : kCases)
+    EXPECT_NE(refusal_of(kJob + flags).find(why), std::string::npos)
+        << flags << ": " << refusal_of(kJob + flags);
+}
+
+TEST(Megatron, ItsStackIsDeepSpeedsOnlyWithDeepSpeed) {
+  const auto stack = [](const std::string& launcher) {
+    return parse_scenario(scenario_of_megatron(launcher + kJob, "x.sh", ""), "test.yaml")
+        .stack.name;
+  };
+  EXPECT_EQ(stack("srun --num-gpus 8 "), "megatron");
+  EXPECT_EQ(stack("deepspeed --num_gpus 8 "), "megatron-deepspeed");
+  EXPECT_EQ(stack("torchrun --nproc-per-node 8 /opt/deepspeed/"), "megatron");
+}
+
+TEST(Megatron, AnFp32JobIsSaid) {
+  const std::string job =
+      "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 64 "
+      "--vocab-size 100 --micro-batch-size 1 ";
+  const char* const kLine = "#   model.precision: fp32, as neither --bf16 nor --fp16 is given\n";
+  EXPECT_NE(scenario_of_megatron(job, "x.sh", "").find(kLine), std::string::npos);
+  EXPECT_EQ(scenario_of_megatron(job + "--bf16", "x.sh", "").find(kLine), std::string::npos);
+}
+
+TEST(Megatron, ProgramsThatPretrainNothingAreRefused) {
+  for (const char* program :
+       {"tools/run_text_generation_server.py", "tools/checkpoint/convert.py",
+        "tools/preprocess_data.py", "train_dpo.py", "train_grpo.py", "train_rl.py",
+        "examples/multimodal/train.py", "examples/inference/gpt/gpt_static_inference.py",
+        "pretrain_gpt.py --export-kd-teacher-load /t"})
+    EXPECT_NE(refusal_of("torchrun " + std::string(program) + kJob.substr(kJob.find(' '))), "")
+        << program;
+  const std::string text =
+      scenario_of_megatron("torchrun run.py" + kJob.substr(kJob.find(' ')), "x.sh", "");
+  EXPECT_NE(text.find("'run.py' pretrains a GPT (its name does not say"), std::string::npos)
+      << text;
+}
+
+TEST(Megatron, OnlyNearNamesAreSuggested) {
+  EXPECT_EQ(imported("--model-type llama_2").find("did you mean"), std::string::npos);
+}
+
+TEST(Megatron, AFileOfFlagsThatIsNotThereIsSaid) {
+  const std::string said = refusal_of("torchrun pretrain_gpt.py --yaml-cfg conf.yaml");
+  EXPECT_NE(said.find("the file of --yaml-cfg, 'conf.yaml', is not beside it"), std::string::npos)
+      << said;
 }
 
 TEST(Megatron, ADefinedFlagIsAFlag) {
@@ -276,7 +362,8 @@ TEST(Megatron, AFlagAtItsNeutralValueIsNoNews) {
                            "--cp-comm-type p2p", "--expert-model-parallel-size 1",
                            "--moe-router-topk 2", "--optimizer adam", "--recompute-num-layers 0",
                            "--data-parallel-sharding-strategy no_shard", "--main-grads-dtype fp32",
-                           "--window-size none"}) {
+                           "--window-size none", "--hybrid-attention-ratio 0.0",
+                           "--window-size -1,0", "--num-distributed-optimizer-instances 1"}) {
     const Scenario s = job_of(flag);
     EXPECT_EQ(s.left_out(), "") << flag;
     EXPECT_EQ(s.name, "x.sh") << flag << ": nothing is missing";
@@ -303,6 +390,8 @@ TEST(Megatron, WhatIsLeftOutSaysWhichWayMemoryErrs) {
       {"--zero-stage 2", "", "sharded gradients"},
       {"--num-experts 8 --zero-stage 3", "the other experts' weights, routing and all-to-all",
        "sharded gradients and weights"},
+      {"--use-distributed-optimizer --num-distributed-optimizer-instances 2",
+       "the optimizer's several instances", ""},
       {"--optimizer shampoo", "the state of shampoo", "the state of shampoo"},
   };
   for (const auto& [flags, more, less] : kCases) {
@@ -460,6 +549,7 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
       "{\"pipe_parallel_size\": 1, \"model_parallel_size\": 1, \"num_layers\": 32, \n"
       "\"hidden_size\": 4096, \"intermediate_size\": 32768, \"num_attention_heads\": 32,\n"
       "\"seq_length\": 4096, \"no_weight_tying\": true, \"norm\": \"rmsnorm\",\n"
+      "\"pos_emb\": \"rotary\", \"use_bias_in_attn_linear\": false,\n"
       "\"activation\": \"swiglu\", \"mlp_multiple_of\": 256, \"vocab_size\": 32000,\n"
       "\"train_micro_batch_size_per_gpu\": 1, \"precision\": \"bfloat16\"}");
   EXPECT_NEAR(static_cast<double>(gated.transformer->parameters()), 6.738e9, 0.001e9)
@@ -504,6 +594,44 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
   EXPECT_DOUBLE_EQ(bridge.transformer->bytes.gradients, 2);
   EXPECT_TRUE(bridge.distributed_optimizer);
 
+  const Scenario recipe =
+      read("model: {seq_length: 4096}\ntrain: {micro_batch_size: 1, global_batch_size: 16}",
+           "llama-3-8b");
+  EXPECT_EQ(recipe.transformer->compute_type, "bf16") << "as its recipes train";
+  const std::string sizes =
+      "  micro_batch_size: 1\n  global_batch_size: 16\n  encoder_seq_length: 512\n  num_layers: "
+      "24\n"
+      "  hidden_size: 1024\n  num_attention_heads: 16\n  vocab_size: 30522\n"
+      "  share_embeddings_and_output_weights: null\n";
+  const Scenario bert =
+      read("trainer: {devices: 8, num_nodes: 2}\nmodel:\n" + sizes + "  bert_binary_head: true\n");
+  EXPECT_EQ(bert.transformer->family, Family::bert);
+  EXPECT_TRUE(bert.transformer->tie_embeddings) << "null is no news";
+  const Scenario primus = parse_scenario(
+      scenario_of_megatron(
+          "modules:\n  pre_trainer:\n    framework: megatron\n    model: llama3_8B.yaml\n"
+          "    overrides:\n      micro_batch_size: ${MBS:2}\n      global_batch_size: 64\n"
+          "      seq_length: ${SEQ:4096}\n",
+          "job.yaml", "", {{"SEQ", "2048"}}),
+      "test.yaml");
+  EXPECT_EQ(primus.microbatch_size, 2);
+  EXPECT_EQ(primus.transformer->seq_length, 2048);
+
+  const std::string neox_of =
+      R"({"pipe-parallel-size": 1, "num-layers": 44, "hidden-size": 1024, "attention_config": )";
+  for (const char* layers : {R"([[["mamba"], 44]])", R"([[["flash", "rwkv"], 22]])",
+                             R"([[["gmlp"], "all"]])", R"([[["sparse_fixed"], 44]])"})
+    EXPECT_NE(refusal_of(neox_of + layers + "}", "job.yml").find("'attention_config' has layers"),
+              std::string::npos)
+        << layers;
+  for (const char* part :
+       {"  encoder: {num_layers: 12}\n  decoder: {num_layers: 12}\n", "  mm_cfg: {llm: x}\n",
+        "  vision_encoder: {a: 1}\n", "  _target_: nemo.collections.llm.t5.model.t5.T5Model\n"})
+    EXPECT_NE(refusal_of("trainer: {devices: 8}\nmodel:\n" + sizes + part, "job.yaml")
+                  .find("trains no decoder-only GPT"),
+              std::string::npos)
+        << part;
+
   const std::pair<const char*, const char*> kRefused[] = {
       {R"({"train_batch_size": 256, "zero_optimization": {"stage": 1}})",
        "import megatron-args train.sh"},
@@ -523,7 +651,9 @@ TEST(FlagFiles, PrimusTakesItsModelFromTheFileBesideIt) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "primus";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "own_base.yaml")
-      << "swiglu: true\nuntie_embeddings_and_output_weights: true\ngroup_query_attention: false\n"
+      << "swiglu: true\nnormalization: RMSNorm\nposition_embedding_type: rope\n"
+         "add_bias_linear: false\nuntie_embeddings_and_output_weights: "
+         "true\ngroup_query_attention: false\n"
          "moe_router_topk: 2\nnum_experts: null\nkv_lora_rank: 32\nmulti_latent_attention: false\n";
   std::ofstream(folder / "own_7B.yaml")
       << "extends:\n  - own_base.yaml\nnum_layers: 32\nhidden_size: 4096\nffn_hidden_size: 11008\n"
