@@ -165,7 +165,14 @@ class Import : public ImportNotes {
     const auto is = [&](const char* flag, const char* meaning, const char* key, const char* value) {
       if (has(flag, meaning)) say(key, value);
     };
-    // Megatron-LM's defaults are those of GPT-2, whatever the MLP (megatron/training/arguments.py).
+    // Megatron-LM's defaults are those of GPT-2, whatever the MLP (megatron/training/arguments.py);
+    // but who asks for a gated MLP and says nothing of these means a llama, which a line says.
+    std::string silent;
+    const auto means_llama = [&](bool says, const char* what) {
+      if (says || !gated) return false;
+      silent += (silent.empty() ? "" : ", ") + std::string(what);
+      return true;
+    };
     const std::string positions = lower_case(word("position-embedding-type", "model.positions") +
                                              word("pos-emb", "model.positions"));
     const std::string norm =
@@ -174,16 +181,23 @@ class Import : public ImportNotes {
                         has("use-rotary-position-embeddings", "model.positions: rotary");
     const bool absent =
         positions == "none" || (positions.empty() && mentions("no-position-embedding"));
-    const std::string_view place = rotary                 ? "rotary"
-                                   : absent               ? "none"
-                                   : positions == "alibi" ? "alibi"
-                                                          : "learned";
+    const std::string_view place = rotary                                         ? "rotary"
+                                   : absent                                       ? "none"
+                                   : positions == "alibi"                         ? "alibi"
+                                   : means_llama(!positions.empty(), "positions") ? "rotary"
+                                                                                  : "learned";
     if (place != (gated ? "rotary" : "learned")) say("positions", place.data());
-    const bool rms = norm == "rmsnorm";
+    const bool rms = norm == "rmsnorm" || means_llama(!norm.empty(), "norm");
     if (rms != gated) say("norm", rms ? "rms" : "layer");
     const bool unbiased = has("disable-bias-linear", "model.biases: none");
     const bool of_qkv = has("add-qkv-bias", "model.biases: qkv");
-    const std::string_view biases = !unbiased ? "all" : of_qkv ? "qkv" : "none";
+    const bool bare = unbiased || means_llama(false, "biases");
+    const std::string_view biases = !bare ? "all" : of_qkv ? "qkv" : "none";
+    if (!silent.empty())
+      assume(
+          fmt::format("model.family: llama ({} as a llama has them; no --position-embedding-type, "
+                      "--normalization or --disable-bias-linear says it)",
+                      silent));
     if (biases != (gated ? "none" : "all")) say("biases", biases.data());
     out += dropout(gated) + window();
     is("qk-layernorm", "model.qk_norm: head", "qk_norm", "head");
