@@ -618,7 +618,7 @@ class Titan {
     } else if (shards == 0) {
       shards = std::max<std::int64_t>(1, kGpusPerNode / others);
       // With more than one node there is FSDP, which changes the number type, too.
-      if (shards == 1 && d_.context == 1 && (all || !cluster_.is_given()))
+      if (shards == 1 && all && d_.context == 1)
         return notes_.ask("nnodes",
                           "--cluster '{base: NAME, nodes: N}' (data_parallel_shard_degree: -1 "
                           "takes all GPUs, so their number decides whether there is FSDP and "

@@ -897,30 +897,10 @@ class Adoption {
     if (!defaults.empty())
       notes_.push_back(fmt::format("{}: not said, so as {} has it: {}", document_.source->name,
                                    type_->name, fmt::join(defaults, ", ")));
-    keep_positions();
     // Without a window there is no pattern of it.
     if (std::ranges::none_of(kept_,
                              [](const Value::Entry& e) { return e.key.text == "sliding_window"; }))
       drop("full_attention_every");
-  }
-
-  /// Adds the rows of a table of learned positions that lie beyond the length that is trained with.
-  void keep_positions() {
-    const auto said =
-        std::ranges::find(kept_, "positions", [](const Value::Entry& e) { return e.key.text; });
-    const bool learned = said != kept_.end()
-                             ? said->value.text == "learned"
-                             : type_->facts.find("family: llama") == type_->facts.npos;
-    double longest = 0;
-    for (const std::string_view key :
-         {"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"})
-      if (const Value::Entry* entry = given(key); entry != nullptr && longest == 0)
-        longest = std::atof(entry->value.text.c_str());
-    const Value::Entry* length = given("seq_length");
-    const double trained = length != nullptr ? std::atof(length->value.text.c_str()) : 0;
-    const double hidden = number_of("hidden_size");
-    if (!learned || trained <= 0 || longest <= trained || longest > 1e7 || hidden > 1e6) return;
-    add_default("extra_parameters", fmt::format("{:.0f}", (longest - trained) * hidden));
   }
 
   /// Calls with each key and value of "key: value, key: value".

@@ -12,8 +12,6 @@ class JobCluster {
   /// cluster.
   explicit JobCluster(const std::string& given);
 
-  bool is_given() const { return !given_.empty(); }
-
   /// Its GPUs, where it says how many nodes it has.
   std::optional<std::int64_t> gpus() const { return gpus_; }
 

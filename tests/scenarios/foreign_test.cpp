@@ -193,23 +193,6 @@ TEST(ForeignModels, KeysOfQwensAreUnderstood) {
   }
 }
 
-TEST(ForeignModels, LearnedPositionsAreAsManyAsTheFileSays) {
-  const File opt(
-      R"({"model_type": "opt", "hidden_size": 5120, "ffn_dim": 20480, "num_hidden_layers": 40,
-         "num_attention_heads": 40, "vocab_size": 50272, "max_position_embeddings": 2048,
-         "activation_function": "relu", "word_embed_proj_dim": 5120})");
-  const auto parameters = [&](int length) {
-    return parse_scenario(
-               fmt::format(
-                   "model: {{base: {}, seq_length: {}}}\ncluster: dgx-h100\nschedule: 1f1b\n"
-                   "pipeline: {{stages: 8, microbatches: 8}}\n",
-                   opt.path(), length),
-               "a.yaml")
-        .transformer->parameters();
-  };
-  EXPECT_EQ(parameters(512), parameters(2048));
-}
-
 TEST(ForeignModels, BiasesAreThoseThatItsKeysSay) {
   const auto biases = [](const std::string& more, const std::string& type = "llama") {
     return kBiasesNames[static_cast<std::size_t>(read(llama(more, type)).model.form().biases)];
