@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
 
 namespace penstock::expected_error_test {
 namespace {
@@ -71,6 +75,18 @@ TEST(ExpectedError, OfAnotherKindSaysInWhatItDiffers) {
   EXPECT_EQ(differs(error_of("nanotron",
                              "{base: dgx-h100, device: {base: h100, peak: {bf16: 500 TFLOP/s}}}")),
             "numbers of the device changed");
+}
+
+TEST(ExpectedError, LooksForChangedNumbersInFilesAsInMaps) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("stack-{}.yaml", getpid());
+  const auto differs = [&](const std::string& stack) {
+    std::ofstream(path) << stack;
+    return error_of(path.string(), "dgx-h100").at("differs").get<std::string>();
+  };
+  EXPECT_EQ(differs("{base: nanotron, matrix_efficiency: 30%}\n"), "numbers of the stack changed");
+  EXPECT_EQ(differs("{base: nanotron}\n"), "") << "a copy of what is shipped";
+  std::filesystem::remove(path);
 }
 
 TEST(ExpectedError, OfGivenTimesIsTheirOwn) {

@@ -138,6 +138,23 @@ TEST_F(KeptPlansTest, OfEquallyManyThingsTheSmallerDegreesAreSimpler) {
   EXPECT_LT(simplicity(four), simplicity(two)) << "no tensor parallelism at all";
 }
 
+TEST_F(KeptPlansTest, WhatTheSoftwareRunsComesBeforeWhatIsSimpler) {
+  Choice zero_bubble = found("zb-h1", 4).choice, interleaved = found("interleaved-1f1b", 4).choice;
+  interleaved.family.chunks = 2;
+  interleaved.layers = {1, 1, 1, 1};
+  EXPECT_LT(simplicity(zero_bubble), simplicity(interleaved)) << "of no software";
+  EXPECT_LT(simplicity(interleaved, "megatron"), simplicity(zero_bubble, "megatron"));
+  EXPECT_TRUE(runs_in("torchtitan", found("ScheduleInterleaved1F1B", 4).choice));
+  EXPECT_FALSE(runs_in("nanotron", interleaved));
+  zero_bubble.family.shape.depth = 1;
+  EXPECT_TRUE(runs_in("megatron", zero_bubble)) << "of one stage there is no order";
+}
+
+TEST_F(KeptPlansTest, TheOneToRunIsOfferedHoweverFewAreListed) {
+  const FoundPlan fast = found("zb-h1", 4, 1.0), simple = found("1f1b", 4, 1.02);
+  EXPECT_EQ(kept({fast, simple}, 1), (Names{"zb-h1", "1f1b"}));
+}
+
 TEST_F(KeptPlansTest, DominatedIsWhatIsNowhereBetter) {
   KeptPlans out(problem_);
   out.keep(found("zb-h1", 4, 2));
