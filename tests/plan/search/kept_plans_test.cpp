@@ -144,7 +144,7 @@ TEST_F(KeptPlansTest, WhatTheSoftwareRunsComesBeforeWhatIsSimpler) {
   interleaved.layers = {1, 1, 1, 1};
   EXPECT_LT(simplicity(zero_bubble), simplicity(interleaved)) << "of no software";
   EXPECT_LT(simplicity(interleaved, "megatron"), simplicity(zero_bubble, "megatron"));
-  EXPECT_TRUE(runs_in("torchtitan", found("ScheduleInterleaved1F1B", 4).choice));
+  EXPECT_TRUE(runs_in("torchtitan", found("interleaved-1f1b-torch", 4).choice));
   EXPECT_FALSE(runs_in("nanotron", interleaved));
   zero_bubble.family.shape.depth = 1;
   EXPECT_TRUE(runs_in("megatron", zero_bubble)) << "of one stage there is no order";
