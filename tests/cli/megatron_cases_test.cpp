@@ -67,9 +67,9 @@ TEST_F(MegatronCases, GradientsOfFp16HaveTwoBytes) {
 
 TEST_F(MegatronCases, GradientsThatAreReducedInBf16HaveTwoBytes) {
   const Answer a = answer_of("llama3-8b-readme.sh");
-  EXPECT_NEAR(a.peak_gib(), 71.99, 0.1);
+  EXPECT_NEAR(a.peak_gib(), 71.8, 0.1);
   EXPECT_TRUE(a.result["feasible"].get<bool>());
-  EXPECT_NE(a.table.find("Fits?      yes: at most 71.99"), std::string::npos) << a.table;
+  EXPECT_NE(a.table.find("Fits?      yes: at most 71.8"), std::string::npos) << a.table;
 }
 
 TEST_F(MegatronCases, ZeroOneAndTheLaunchersNodesCount) {
@@ -83,13 +83,12 @@ TEST_F(MegatronCases, ZeroOneAndTheLaunchersNodesCount) {
 TEST_F(MegatronCases, KeyValueHeadsOfMegatronDeepSpeed) {
   const std::string file = testing::TempDir() + "/megatron-gqa.yaml";
   std::ofstream(file) << import_case("mds-gqa.sh").out;
-  EXPECT_NEAR(static_cast<double>(load_scenario(file).transformer->parameters()), 69.02e9, 0.01e9)
-      << "Llama-2-70B, and the positions, norms and biases of flags that turn none off";
+  EXPECT_NEAR(static_cast<double>(load_scenario(file).transformer->parameters()), 68.98e9, 0.01e9);
 }
 
 TEST_F(MegatronCases, ANeutralKvChannelsIsNoNews) {
   const Answer a = answer_of("kv-llama31.sh");
-  EXPECT_NEAR(a.peak_gib(), 64.56, 0.1);
+  EXPECT_NEAR(a.peak_gib(), 63.97, 0.1);
   EXPECT_EQ(a.table.find("without"), std::string::npos) << a.table;
 }
 
