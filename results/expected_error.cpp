@@ -77,7 +77,8 @@ struct Replaced {
     const bool known_stack = is_shipped(s.stack.name, "models/stacks");
     const bool known_device = is_shipped(device, "models/devices");
     const Scenario shipped =
-        as_shipped(known_device ? device : "h100", known_stack ? s.stack.name : "none");
+        as_shipped(known_device ? device : shipped_names("models/devices").front(),
+                   known_stack ? s.stack.name : "none");
     stack = (known_stack || !s.stack.takes_layers_apart()) &&
             !same_numbers(s.stack, known_stack ? shipped.stack : StackSpec{});
     chip = !known_device || !same_numbers(s.cluster.device, shipped.cluster.device);

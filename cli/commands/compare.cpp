@@ -85,7 +85,8 @@ struct CompareColumns {
 /// "12,345", or few digits of what is less than a thousand or more than can be counted.
 std::string tokens_text(double tokens) {
   if (!(tokens > 0)) return "-";
-  return rate_text(tokens);
+  if (tokens > 1e15) return fmt::format("{:.4g}", tokens);  // of an edited result
+  return tokens < 1000 ? rate_text(tokens) : format_count(std::llround(tokens));
 }
 
 Words header_of(const CompareColumns& columns) {

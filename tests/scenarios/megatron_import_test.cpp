@@ -141,15 +141,18 @@ TEST(Megatron, LayersUnlikeTheirFamilysAreSaid) {
     EXPECT_EQ(job_of(flags).transformer->parameters(), parameters) << flags;
 }
 
-/// Megatron-LM's defaults are GPT-2's, with a gated MLP as well.
-TEST(Megatron, AGatedMlpAloneIsNoLlama) {
+/// A gated MLP alone is a llama's, which a line says; what flags say counts.
+TEST(Megatron, FlagsSayWhatALayerHasBesideAGatedMlp) {
   const struct {
     const char *flags, *keys;
   } kCases[] = {
-      {"--swiglu", "  positions: learned\n  norm: layer\n  biases: all\n"},
-      {"--swiglu --normalization RMSNorm --use-rotary-position-embeddings", "  biases: all\n"},
+      {"--swiglu", "(positions, norm, biases as a llama has them"},
+      {"--swiglu --normalization RMSNorm --use-rotary-position-embeddings",
+       "(biases as a llama has them"},
+      {"--swiglu --position-embedding-type learned_absolute --normalization LayerNorm",
+       "  positions: learned\n  norm: layer\n"},
       {"--swiglu --position-embedding-type rope --disable-bias-linear --add-qkv-bias",
-       "  norm: layer\n  biases: qkv\n"},
+       "  biases: qkv\n"},
       {"--disable-bias-linear --add-qkv-bias", "  biases: qkv\n"},
       {"--hidden-dropout 0 --attention-dropout 0.0", "  dropout: false\n"},
       {"--swiglu --hidden-dropout 0.1", "  dropout: true\n"},
