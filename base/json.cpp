@@ -148,7 +148,7 @@ class Printer {
   int depth_ = 0;
 };
 
-/// Where a text opens more brackets than may be nested, from 1; 0: nowhere.
+/// Returns where a text opens more brackets than may be nested, from 1; 0: nowhere.
 std::size_t too_deep_at(std::string_view text) {
   std::size_t depth = 0;
   bool quoted = false;

@@ -17,7 +17,7 @@ inline constexpr std::size_t kDeepestJson = 128;  ///< lists and objects within 
 /// itself.
 void require_shallow_json(std::string_view text);
 
-/// What is wrong with a text, with the line and column of the error's byte.
+/// Says what is wrong with a text, with the line and column of the error's byte.
 InputError not_json(std::string_view text, const JsonError& error, const std::string& origin);
 
 }  // namespace penstock

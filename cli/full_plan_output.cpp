@@ -86,7 +86,7 @@ std::string ranks_text(const Choice& choice) {
   return choice.family.arrangement.rank_order + ", " + choice.family.arrangement.placement;
 }
 
-/// What became of the job as given, where a row does not say it.
+/// Says what became of the job as given, where a row does not say it.
 std::string given_text(const FullPlan& full) {
   if (!full.given) return "";
   std::string text;
@@ -100,7 +100,7 @@ std::string given_text(const FullPlan& full) {
   return text;
 }
 
-/// What is shown of a plan, or of the job as given.
+/// Holds what is shown of a plan, or of the job as given.
 struct PlanRow {
   std::string number;
   const Offer& offer;

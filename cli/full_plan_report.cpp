@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kShown =
     8;  ///< plans that are simulated again: a page of more is slow to open
 
-/// What the simulation of an offered plan adds to it.
+/// Holds what the simulation of an offered plan adds to it.
 struct ShownPlan {
   std::string timeline;
   MemoryLine memory;  ///< of the device that has the least to spare

@@ -75,7 +75,7 @@ std::string reasons_text(const std::vector<Json>& results, const ComparisonLabel
 
 double chunks_of(const Json& result) { return std::max(1.0, number_or_0(result, "chunks")); }
 
-/// What makes a comparison's columns.
+/// Holds what decides a comparison's columns.
 struct CompareColumns {
   ByteUnit unit;
   bool versions, chunked, gpus, tokens;

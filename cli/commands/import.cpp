@@ -37,7 +37,7 @@ using Importer = std::string (*)(const std::string& text, const std::string& ori
                                  const std::string& cluster, const ScriptSurroundings& defined,
                                  const std::string& model);
 
-/// What surrounds a script: --define, the file it is, and --launch.
+/// Holds what surrounds a script: --define, the file it is, and --launch.
 ScriptSurroundings surroundings_of(const Arguments& arguments, const std::string& file) {
   ScriptSurroundings out;
   if (file != "-") out.file = file;

@@ -153,7 +153,7 @@ bool visit_all(const Evaluator& evaluator, SweepRun& run, const Arguments& argum
   }
 }
 
-/// Of the best row, how far off it may be; "" where nothing fits or times are given.
+/// Says how far off the best row may be; "" where nothing fits or times are given.
 std::string how_sure_of_best(const Overview& overview, const Evaluator& evaluator,
                              const Space& space) {
   const auto best = overview.best_point();
