@@ -24,8 +24,12 @@ Module open_module() {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr)
       return {nullptr, fmt::format("the SimGrid module cannot be loaded: {}", dlerror())};
-    if (auto* entry = reinterpret_cast<SimgridEntry*>(dlsym(handle, kSimgridEntry)))
+    auto* const start = reinterpret_cast<SimgridStart*>(dlsym(handle, kSimgridStart));
+    auto* const entry = reinterpret_cast<SimgridEntry*>(dlsym(handle, kSimgridEntry));
+    if (start != nullptr && entry != nullptr) {
+      start();  // here and not in every child: half of a small run
       return {entry, ""};
+    }
     return {nullptr, fmt::format("'{}' is not penstock's SimGrid module", path.string())};
   }
   return {nullptr,

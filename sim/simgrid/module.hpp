@@ -6,8 +6,11 @@
 
 namespace penstock {
 
+/// Starts SimGrid, once in a process; children made by fork find it started.
+inline constexpr const char* kSimgridStart = "penstock_simgrid_start";
+using SimgridStart = void();
 inline constexpr const char* kSimgridEntry = "penstock_simgrid_network";
-/// A new one, of which a process can have one.
+/// Makes a network, of which a process can have one.
 using SimgridEntry = FlowNetwork*();
 
 }  // namespace penstock

@@ -56,7 +56,6 @@ class SimgridNetwork final : public FlowNetwork {
   /// Links as SimGrid links; one host per flow, whose way to the common sink crosses them.
   void open(const std::vector<NetworkLink>& links, const std::vector<const LinkFlow*>& routes,
             LinkShares& shares) override {
-    configure();
     shares_ = &shares;
     links_ = &links;
     auto* zone = sg4::create_star_zone("penstock");
@@ -159,6 +158,7 @@ class SimgridNetwork final : public FlowNetwork {
 
 }  // namespace
 
+extern "C" void penstock_simgrid_start() { configure(); }
 extern "C" FlowNetwork* penstock_simgrid_network() { return new SimgridNetwork; }
 
 }  // namespace penstock
