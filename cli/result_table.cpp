@@ -117,7 +117,8 @@ std::string how_sure(const Simulation& s) {
 double beside_steps(double bubble, const Scenario& s) {
   double work = 0, steps = 0;
   for (const StageCosts& c : s.costs) {
-    work += s.shape.per_batch(0) * (c.forward_s + c.backward_s / c.backward_microbatches);
+    work += s.shape.per_batch(0) *
+            (c[OpKind::forward].seconds + c[OpKind::backward].seconds / c.backward_microbatches);
     steps += c.step_s;
   }
   if (!(work > 0)) return bubble;

@@ -187,7 +187,7 @@ double recomputed_share(const Simulation& s, int device) {
     if (op.kind == OpKind::reduce_grad || s.timeline->never_ran(g)) continue;
     const StageCosts& costs = s.scenario.costs[op.stage];
     if (!ops.second_of_pair(g)) all_s += computing_s(ops, s.program.placement, s.scenario.costs, g);
-    if (is_compute(op.kind)) again_s += recompute_share(op, costs) * costs.duration_s(op.kind);
+    if (is_compute(op.kind)) again_s += recompute_share(op, costs) * costs[op.kind].seconds;
   }
   return all_s > 0 ? std::min(1.0, again_s / all_s) : 0;
 }

@@ -183,30 +183,37 @@ void each_field(Like<Program> auto& p, auto&& visit) {
   visit("whole_backward", p.whole_backward);
 }
 
+void each_field(Like<OpCost> auto& c, auto&& visit) {
+  visit("compute_s", c.seconds);
+  visit("flops", c.flops);
+  visit("again_flops", c.again_flops);
+}
+
+void each_pass_field(auto& c, auto&& visit) {
+  visit("forward", c[OpKind::forward]);
+  visit("backward", c[OpKind::backward]);
+  visit("backward_input", c[OpKind::backward_input]);
+  visit("backward_weight", c[OpKind::backward_weight]);
+  visit("activation_bytes", c.activation_bytes);
+  visit("activation_after_input_bytes", c.activation_after_input_bytes);
+  visit("forward_workspace_bytes", c.forward_workspace_bytes);
+  visit("backward_workspace_bytes", c.backward_workspace_bytes);
+}
+
+void each_field(Like<PassCosts> auto& c, auto&& visit) { each_pass_field(c, visit); }
+
 void each_field(Like<StageCosts> auto& c, auto&& visit) {
-  visit("forward_s", c.forward_s);
-  visit("backward_s", c.backward_s);
-  visit("backward_input_s", c.backward_input_s);
-  visit("backward_weight_s", c.backward_weight_s);
+  each_pass_field(c, visit);
+  visit("stored", c.stored);
   visit("reduce_grad_s", c.reduce_grad_s);
   visit("step_s", c.step_s);
   visit("overlap_saving_s", c.overlap_saving_s);
-  visit("recompute_s", c.recompute_s);
   visit("output_bytes", c.output_bytes);
   visit("weight_bytes", c.weight_bytes);
   visit("gradient_bytes", c.gradient_bytes);
   visit("optimizer_bytes", c.optimizer_bytes);
   visit("version_bytes", c.version_bytes);
   visit("reduced_bytes", c.reduced_bytes);
-  visit("activation_bytes", c.activation_bytes);
-  visit("activation_after_input_bytes", c.activation_after_input_bytes);
-  visit("stored_activation_bytes", c.stored_activation_bytes);
-  visit("stored_workspace_bytes", c.stored_workspace_bytes);
-  visit("forward_workspace_bytes", c.forward_workspace_bytes);
-  visit("backward_workspace_bytes", c.backward_workspace_bytes);
-  visit("forward_flops", c.forward_flops);
-  visit("backward_flops", c.backward_flops);
-  visit("recompute_flops", c.recompute_flops);
   visit("backward_microbatches", c.backward_microbatches);
 }
 

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-inline constexpr int kProgramFileVersion = 6;
+inline constexpr int kProgramFileVersion = 7;
 
 /// The file's text: the same plan makes the same bytes.
 std::string to_text(const RunPlan& plan);

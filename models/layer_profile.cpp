@@ -68,10 +68,10 @@ class StageSum {
 };
 
 void set_profiled(StageCosts& c, const StageSum& sum) {
-  c.forward_s = sum(&ProfilePart::forward_s);
-  c.backward_s = sum(&ProfilePart::backward_s);
-  c.backward_input_s = sum(&ProfilePart::backward_input_s);
-  c.backward_weight_s = sum(&ProfilePart::backward_weight_s);
+  c[OpKind::forward].seconds = sum(&ProfilePart::forward_s);
+  c[OpKind::backward].seconds = sum(&ProfilePart::backward_s);
+  c[OpKind::backward_input].seconds = sum(&ProfilePart::backward_input_s);
+  c[OpKind::backward_weight].seconds = sum(&ProfilePart::backward_weight_s);
   c.activation_bytes = sum.bytes(&ProfilePart::activation_bytes);
   c.activation_after_input_bytes = sum.bytes(&ProfilePart::activation_after_input_bytes);
   c.forward_workspace_bytes = sum.bytes(&ProfilePart::forward_workspace_bytes);

@@ -150,8 +150,8 @@ class Splitter {
 };
 
 void add_layer(StageCosts& c, double& parameters, double& kept, const ProfiledLayer& layer) {
-  c.forward_s += layer.forward_s;
-  c.backward_s += layer.backward_s;
+  c[OpKind::forward].seconds += layer.forward_s;
+  c[OpKind::backward].seconds += layer.backward_s;
   parameters += layer.parameter_bytes / 4;
   kept += layer.kept_bytes();
 }
@@ -171,12 +171,12 @@ void add_activations(StageCosts& c, double input, double kept, bool recompute) {
 }
 
 void finish_times(StageCosts& c, double scale, bool recompute) {
-  c.forward_s *= scale;
-  c.backward_s *= scale;
-  const double again = recompute ? c.forward_s : 0;
-  c.backward_weight_s = c.backward_s / 2;
-  c.backward_input_s = c.backward_s / 2 + again;
-  c.backward_s += again;
+  const double forward_s = c[OpKind::forward].seconds *= scale;
+  const double backward_s = c[OpKind::backward].seconds * scale;
+  const double again_s = recompute ? forward_s : 0;
+  c[OpKind::backward_weight].seconds = backward_s / 2;
+  c[OpKind::backward_input].seconds = backward_s / 2 + again_s;
+  c[OpKind::backward].seconds = backward_s + again_s;
 }
 
 }  // namespace

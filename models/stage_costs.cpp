@@ -79,15 +79,17 @@ class StageModel {
   StageCosts costs(int layers, bool first, bool last) const {
     StageCosts c;
     const Flops flops = flops_of(layers, last);
-    c.forward_flops = flops.forward;
-    c.backward_flops = flops.backward;
-    c.recompute_flops = flops.again;
+    c[OpKind::forward].flops = flops.forward;
+    c[OpKind::backward].flops = flops.backward;
+    c[OpKind::backward_input].flops = flops.backward - flops.weight;
+    c[OpKind::backward_weight].flops = flops.weight;
+    c[OpKind::backward].again_flops = c[OpKind::backward_input].again_flops = flops.again;
     add_parameters(c, layers, first, last);
     const Times times = times_of(flops, layers, first, last, c.weight_bytes);
-    c.forward_s = times.forward_s;
-    c.backward_s = times.backward_s;
-    c.backward_input_s = times.input_s;
-    c.backward_weight_s = times.weight_s;
+    c[OpKind::forward].seconds = times.forward_s;
+    c[OpKind::backward].seconds = times.backward_s;
+    c[OpKind::backward_input].seconds = times.input_s;
+    c[OpKind::backward_weight].seconds = times.weight_s;
     c.step_s = optimizer_s(c);
     add_activations(c, layers, last);
     if (tensor_.degree > 1 || context_ > 1) add_traffic(c, layers, first, last);
@@ -476,10 +478,16 @@ class StageModel {
       return all > 0 ? std::min(1.0, part / all) : 0;
     };
     const int passed = layers + passes;  // keys, values and their gradients count as two
-    c.recipes = {recipe(layers, {share(attention, c.forward_s), layers, layers}, forward),
-                 recipe(layers, {share(back, c.backward_s), passed, passes}, whole_backward),
-                 recipe(layers, {share(back, c.backward_input_s), passed, passes}, input),
-                 recipe(layers, {}, weight)};
+    const auto ring = [&](OpKind kind, double hides_s, int rounds, int last) {
+      return RingAttention{share(hides_s, c[kind].seconds), rounds, last};
+    };
+    const auto set = [&](OpKind kind, const RingAttention& passed_on, const Exchanges& exchanges) {
+      c[kind].recipe = recipe(layers, passed_on, exchanges);
+    };
+    set(OpKind::forward, ring(OpKind::forward, attention, layers, layers), forward);
+    set(OpKind::backward, ring(OpKind::backward, back, passed, passes), whole_backward);
+    set(OpKind::backward_input, ring(OpKind::backward_input, back, passed, passes), input);
+    set(OpKind::backward_weight, {}, weight);
   }
 
   const TransformerSpec& model_;
@@ -551,13 +559,14 @@ std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& m
   std::vector<std::vector<LayerGradient>> stages;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const StageModel stage(model, devices[i], options, i);
-    PartBackward times{.layer_s = stage.costs(1, false, false).backward_s,
-                       .head_s = stage.costs(0, false, true).backward_s};
+    PartBackward times{.layer_s = stage.costs(1, false, false)[OpKind::backward].seconds,
+                       .head_s = stage.costs(0, false, true)[OpKind::backward].seconds};
     const int again = options.recompute.at(i).recomputed(layers[i]);
     if (again > 0 && again < layers[i]) {
       times.recomputed = again;
       times.recomputed_s = times.layer_s;
-      times.layer_s = StageModel(model, devices[i], kept, i).costs(1, false, false).backward_s;
+      times.layer_s =
+          StageModel(model, devices[i], kept, i).costs(1, false, false)[OpKind::backward].seconds;
     }
     stages.push_back(
         stage_gradients(model, layers[i], i == 0, i + 1 == layers.size(), times, options.tensor));

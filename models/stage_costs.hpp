@@ -2,7 +2,7 @@
 // it (tensor parallelism).
 //
 // Times are those of computing; what the GPUs of a stage exchange is counted apart, in
-// StageCosts::recipes. Per layer and microbatch, with x = bytes of s b h elements (Korthikanti et
+// OpCost::recipe. Per layer and microbatch, with x = bytes of s b h elements (Korthikanti et
 // al., MLSys'23, section 4.2):
 //   F             2 all-reduces of x; sequence parallel: 2 all-gathers and 2 reduce-scatters
 //   B             the same, of which all belong to I; layers recomputed in full: those of F once

@@ -22,8 +22,8 @@ std::vector<LayerState> chain_of(const std::vector<StageCosts>& costs) {
   std::vector<LayerState> states;
   LayerState sum;
   for (const StageCosts& c : costs) {
-    sum.forward_s += c.forward_s;
-    sum.backward_s += c.backward_s;
+    sum.forward_s += c[OpKind::forward].seconds;
+    sum.backward_s += c[OpKind::backward].seconds;
     sum.activation_bytes += static_cast<double>(c.activation_bytes);
     sum.parameter_bytes += static_cast<double>(c.reduced_bytes);
     sum.cut_bytes = static_cast<double>(c.output_bytes);

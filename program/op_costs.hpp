@@ -1,5 +1,5 @@
 // What ops cost by themselves, of the costs of their stages.
-//   F, B, I, W      that of the stage; without the recomputation where the microbatch is stored
+//   F, B, I, W      that of the stage and of the microbatch, which is recomputed or stored
 //   STEP, REDUCE    that of all stages of the position together
 //   F and B paired  both, less the mean of what their stages save
 #pragma once
@@ -17,17 +17,12 @@ Number at_position(const Placement& placement, const std::vector<StageCosts>& co
   return sum;
 }
 
-/// Seconds of an op of this kind that recomputes what it has to.
+/// Returns the seconds that an op computes by itself.
 inline double op_seconds(const Placement& placement, const std::vector<StageCosts>& costs,
-                         std::uint32_t stage, OpKind kind) {
-  if (is_compute(kind)) return costs[stage].duration_s(kind);
-  return at_position(placement, costs, placement.positions()[stage],
-                     kind == OpKind::step ? &StageCosts::step_s : &StageCosts::reduce_grad_s);
-}
-
-/// Does the op spare the recomputation that is part of its time?
-inline bool spares_recomputation(const Op& op) {
-  return op.has(Op::stored) && is_backward(op.kind);
+                         const Op& op) {
+  if (is_compute(op.kind)) return costs[op.stage].pass(op)[op.kind].seconds;
+  return at_position(placement, costs, placement.positions()[op.stage],
+                     op.kind == OpKind::step ? &StageCosts::step_s : &StageCosts::reduce_grad_s);
 }
 
 /// Of two stages that save so much.
@@ -38,10 +33,7 @@ constexpr double pair_saving_s(double forward_s, double backward_s) {
 /// Seconds op g computes, together with the one that it is paired with.
 inline double computing_s(const OpLists& ops, const Placement& placement,
                           const std::vector<StageCosts>& costs, std::uint32_t g) {
-  const auto own_s = [&](const Op& op) {
-    return op_seconds(placement, costs, op.stage, op.kind) -
-           (spares_recomputation(op) ? costs[op.stage].recompute_s : 0);
-  };
+  const auto own_s = [&](const Op& op) { return op_seconds(placement, costs, op); };
   const Op& op = ops[g];
   if (!op.has(Op::paired)) return own_s(op);
   const Op& backward = ops[g + 1];

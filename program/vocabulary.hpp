@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,20 +81,40 @@ struct GradientBucket {
   double share = 1;
 };
 
+/// What a compute op of one kind costs each GPU of its stage.
+struct OpCost {
+  double seconds = 0;      ///< of computing, also of what is computed again
+  double flops = 0;        ///< of the model, without what is computed again
+  double again_flops = 0;  ///< of activations that are computed again
+  Recipe recipe{};         ///< how the seconds go with what the GPUs of the stage exchange
+};
+
+/// What one microbatch costs on a stage, per GPU: its F, B, I and W, and the bytes that they keep.
+struct PassCosts {
+  std::array<OpCost, 4> ops{};  ///< index = OpKind
+
+  std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
+  std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
+  std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
+  std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
+
+  /// Returns the costs of a compute op of this kind.
+  OpCost& operator[](OpKind kind) { return ops.at(static_cast<std::size_t>(kind)); }
+  const OpCost& operator[](OpKind kind) const { return ops.at(static_cast<std::size_t>(kind)); }
+};
+
 /// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters),
-/// per GPU where several share the stage. Recomputation is already part of `backward_s` and
-/// `backward_input_s`.
-struct StageCosts {
-  double forward_s = 0;
-  double backward_s = 0;         ///< B: the full backward
-  double backward_input_s = 0;   ///< I
-  double backward_weight_s = 0;  ///< W
-  double reduce_grad_s = 0;      ///< all-reduce of the gradients over the replicas
-  double step_s = 0;             ///< optimizer step
+/// per GPU where several share the stage.
+struct StageCosts : PassCosts {
+  /// Costs of a microbatch of which everything is stored where others are recomputed (Op::stored);
+  /// none: all microbatches are alike.
+  std::optional<PassCosts> stored{};
+
+  double reduce_grad_s = 0;  ///< all-reduce of the gradients over the replicas
+  double step_s = 0;         ///< optimizer step
 
   /// What an F and a B that run together (DualPipe) take less than one after the other.
   double overlap_saving_s = 0;
-  double recompute_s = 0;  ///< of `backward_s` and `backward_input_s`: computing activations again
 
   /// Sent on per microbatch, by each GPU of the stage to its counterpart; the input gradient has
   /// the same size.
@@ -104,28 +125,21 @@ struct StageCosts {
   std::int64_t version_bytes = 0;  ///< each weight version held beyond the live one
   std::int64_t reduced_bytes = 0;  ///< all-reduced between replicas
 
-  std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
-  std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
-  /// Of a microbatch that is not recomputed where others are: kept from F, and while B runs.
-  std::int64_t stored_activation_bytes = 0;
-  std::int64_t stored_workspace_bytes = 0;
-  std::int64_t forward_workspace_bytes = 0;   ///< lives while F runs
-  std::int64_t backward_workspace_bytes = 0;  ///< lives while B, I or W runs
-
-  double forward_flops = 0;   ///< model FLOPs of F, of each GPU
-  double backward_flops = 0;  ///< model FLOPs of B (I and W together), without recomputation
-  double recompute_flops = 0;
-
-  /// Of F, B, I, W (index = OpKind): how the op's seconds go with what the GPUs of the stage
-  /// exchange during it.
-  std::array<Recipe, 4> recipes{};
-
   /// Microbatches of one backward op: all of an update where a schedule runs one backward for them
   /// (TiMePReSt). The backward's times are of all of them; bytes stay those of one.
   int backward_microbatches = 1;
 
-  /// Duration of an op of this kind, seconds.
-  double duration_s(OpKind kind) const;
+  /// Returns the costs of the op's microbatch.
+  const PassCosts& pass(const Op& op) const { return pass(op.has(Op::stored)); }
+  const PassCosts& pass(bool is_stored) const { return is_stored && stored ? *stored : *this; }
+  /// Calls `visit(seconds)` for the seconds of computing in all its ops, and what pairs save.
+  template <class Visit>
+  void for_each_compute_s(const Visit& visit) {
+    for (OpCost& op : ops) visit(op.seconds);
+    if (stored)
+      for (OpCost& op : stored->ops) visit(op.seconds);
+    visit(overlap_saving_s);
+  }
 };
 
 /// Bytes of the message an op sends: its stage's output, or the gradient of its stage's input,

@@ -95,16 +95,14 @@ Json clock_json(const TimelineClock& clock) {
 
 }  // namespace
 
-// Torchgpipe's stored microbatches recompute nothing. FLOPs of the weights' gradient are about the
-// forward's.
+// Torchgpipe's stored microbatches recompute nothing.
 double recompute_share(const Op& op, const StageCosts& costs) {
   if (!is_backward(op.kind) || op.has(Op::stored)) return 0;
-  const double whole = costs.duration_s(op.kind);
-  if (costs.recompute_s > 0 && whole > 0) return std::min(1.0, costs.recompute_s / whole);
-  if (costs.recompute_flops <= 0) return 0;
-  const double own = op.kind == OpKind::backward ? costs.backward_flops
-                                                 : costs.backward_flops - costs.forward_flops;
-  return costs.recompute_flops / (costs.recompute_flops + std::max(0.0, own));
+  const OpCost& cost = costs[op.kind];
+  if (costs.stored && cost.seconds > 0)
+    return std::clamp(1 - (*costs.stored)[op.kind].seconds / cost.seconds, 0.0, 1.0);
+  if (cost.again_flops <= 0) return 0;
+  return cost.again_flops / (cost.again_flops + cost.flops);
 }
 
 TimelineLane device_lane(const TimelineView& view, int device,

@@ -91,20 +91,25 @@ class Neighbours {
   WorkDone products_, steps_;
 };
 
-constexpr double StageCosts::*kTimes[] = {
-    &StageCosts::forward_s,         &StageCosts::backward_s, &StageCosts::backward_input_s,
-    &StageCosts::backward_weight_s, &StageCosts::step_s,     &StageCosts::recompute_s};
+/// The seconds that neighbours slow down.
+std::vector<double*> times_of(StageCosts& costs) {
+  std::vector<double*> times{&costs.step_s};
+  for (OpCost& op : costs.ops) times.push_back(&op.seconds);
+  if (costs.stored)
+    for (OpCost& op : costs.stored->ops) times.push_back(&op.seconds);
+  return times;
+}
 
 }  // namespace
 
-double approach(std::vector<StageCosts>& costs, const std::vector<StageCosts>& next, double part) {
+double approach(std::vector<StageCosts>& costs, std::vector<StageCosts> next, double part) {
   double left = 0;
   for (std::size_t s = 0; s < costs.size(); ++s) {
-    for (const auto time : kTimes) {
-      double& now = costs[s].*time;
-      const double target = next[s].*time;
-      now = std::lerp(now, target, part);
-      if (target > 0) left = std::max(left, std::abs(target - now) / target);
+    const std::vector<double*> now = times_of(costs[s]), targets = times_of(next[s]);
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const double target = *targets[i];
+      *now[i] = std::lerp(*now[i], target, part);
+      if (target > 0) left = std::max(left, std::abs(target - *now[i]) / target);
     }
   }
   return left;
@@ -128,12 +133,11 @@ std::vector<StageCosts> contended_costs(std::vector<StageCosts> alone, const OpL
   };
   for (std::uint32_t s = 0; s < alone.size(); ++s) {
     StageCosts& c = alone[s];
-    const bool whole = met.contains({s, OpKind::backward});
-    c.recompute_s *= slower(s, whole ? OpKind::backward : OpKind::backward_input);
-    c.forward_s *= slower(s, OpKind::forward);
-    c.backward_s *= slower(s, OpKind::backward);
-    c.backward_input_s *= slower(s, OpKind::backward_input);
-    c.backward_weight_s *= slower(s, OpKind::backward_weight);
+    for (std::size_t kind = 0; kind < c.ops.size(); ++kind) {
+      const double factor = slower(s, static_cast<OpKind>(kind));
+      c.ops[kind].seconds *= factor;
+      if (c.stored) c.stored->ops[kind].seconds *= factor;
+    }
     c.step_s *= slower(placement.positions()[s], OpKind::step);
   }
   return alone;

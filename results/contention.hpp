@@ -24,6 +24,6 @@ std::vector<StageCosts> contended_costs(std::vector<StageCosts> alone, const OpL
 
 /// Moves the times of `costs` by `part` of the way to those of `next`; the largest change that is
 /// left, relative to the time.
-double approach(std::vector<StageCosts>& costs, const std::vector<StageCosts>& next, double part);
+double approach(std::vector<StageCosts>& costs, std::vector<StageCosts> next, double part);
 
 }  // namespace penstock

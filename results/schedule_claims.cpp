@@ -19,7 +19,7 @@ ScheduleShape claimed_shape(const Simulation& s) {
 
 /// Ops that formulas do not know of, or that take longer for some microbatches than for others.
 bool is_plain(const StageCosts& c, const Scenario& scenario) {
-  const bool some_again = c.recompute_s > 0 && scenario.schedule->checkpoints &&
+  const bool some_again = c.stored && scenario.schedule->checkpoints &&
                           scenario.shape.checkpoint == Checkpoint::except_last;
   return c.step_s == 0 && c.reduce_grad_s == 0 && c.overlap_saving_s == 0 && !some_again;
 }
@@ -41,7 +41,8 @@ std::optional<double> steady_bubble(const Simulation& s, const Result& r) {
   if (!r.iteration_time_s || s.scenario.shape.total() < 8 * s.scenario.shape.depth)
     return std::nullopt;
   const StageCosts& c = s.scenario.costs.front();
-  const double work = c.forward_s + c.backward_s / c.backward_microbatches;
+  const double work =
+      c[OpKind::forward].seconds + c[OpKind::backward].seconds / c.backward_microbatches;
   const double microbatches = s.scenario.shape.microbatches_per_update * s.scenario.shape.chunks;
   return 1 - microbatches * work / *r.iteration_time_s;
 }

@@ -26,7 +26,8 @@ Change with_a_faster_stage(const Simulation& before) {
   const auto work_s = [&](std::uint32_t position) {
     double sum = 0;
     for (const std::uint32_t stage : placement.stages_at(position))
-      sum += scenario.costs[stage].forward_s + scenario.costs[stage].backward_s;
+      sum += scenario.costs[stage][OpKind::forward].seconds +
+             scenario.costs[stage][OpKind::backward].seconds;
     return sum;
   };
   std::uint32_t busiest = 0;
@@ -37,12 +38,8 @@ Change with_a_faster_stage(const Simulation& before) {
                             fmt::join(stages, " and "), stages.size() > 1 ? "" : "s"),
                 scenario, 1, true};
   const auto hurry = [&](std::vector<StageCosts>& costs) {
-    for (const std::uint32_t which : stages) {
-      StageCosts& stage = costs[which];
-      for (double* t : {&stage.forward_s, &stage.backward_s, &stage.backward_input_s,
-                        &stage.backward_weight_s, &stage.recompute_s, &stage.overlap_saving_s})
-        *t *= 0.9;
-    }
+    for (const std::uint32_t which : stages)
+      costs[which].for_each_compute_s([](double& seconds) { seconds *= 0.9; });
   };
   hurry(change.scenario.costs);
   for (std::vector<StageCosts>& costs : change.scenario.unlike.costs) hurry(costs);

@@ -233,10 +233,10 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
     const int gpus = s.scenario.mesh.replica_gpus() * s.scenario.mesh.together(stage);
     // Of torchgpipe's microbatches, the last of a batch is not recomputed.
     const double m = s.scenario.shape.microbatches_per_update;
-    const bool last_stored = c.stored_activation_bytes > 0 && s.scenario.schedule->checkpoints;
+    const bool last_stored = c.stored && s.scenario.schedule->checkpoints;
     const double recomputed = last_stored ? (m - 1) / m : 1;
-    model_flops += gpus * (c.forward_flops + c.backward_flops);
-    hardware_flops += gpus * c.recompute_flops * recomputed;
+    model_flops += gpus * (c[OpKind::forward].flops + c[OpKind::backward].flops);
+    hardware_flops += gpus * c[OpKind::backward].again_flops * recomputed;
   }
   hardware_flops += model_flops;
   const auto gpus = static_cast<double>(s.scenario.gpu_count());
@@ -314,11 +314,10 @@ void add_links(const Simulation& s, Result& r) {
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
-      const auto kind = static_cast<std::size_t>(op.kind);
-      const auto& recipes = s.scenario.costs[op.stage].recipes;
-      if (kind < recipes.size()) {
+      if (is_compute(op.kind)) {
+        const Recipe& recipe = s.scenario.costs[op.stage].pass(op)[op.kind].recipe;
         for (const AxisCollective& one : s.traffic->collectives())
-          moved[s.traffic->collective_of(d, one)] += recipes[kind].bytes(one.axis, one.what);
+          moved[s.traffic->collective_of(d, one)] += recipe.bytes(one.axis, one.what);
       }
       if (op.has(Op::sends))
         moved[s.traffic->message_of(op)] += message_bytes(s.scenario.costs, op);

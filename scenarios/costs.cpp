@@ -101,9 +101,7 @@ void divide_given_costs(const Mesh& mesh, std::vector<StageCosts>& costs) {
   for (std::size_t s = 0; s < costs.size() && mesh.divided; ++s) {
     const int parts = mesh.together(s);
     StageCosts& c = costs[s];
-    for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s,
-                         &c.overlap_saving_s, &c.recompute_s})
-      *time /= parts;
+    c.for_each_compute_s([&](double& seconds) { seconds /= parts; });
     for (std::int64_t* bytes : {&c.activation_bytes, &c.activation_after_input_bytes,
                                 &c.forward_workspace_bytes, &c.backward_workspace_bytes})
       *bytes /= parts;
@@ -133,13 +131,11 @@ void slow_down(const Parallelism& job, CostedStages& stages) {
   const Placement where = job.placement();
   const auto& positions = where.positions();
   for (std::size_t s = 0; s < stages.costs.size(); ++s)
-    busy_s[positions[s]] += stages.costs[s].forward_s + stages.costs[s].backward_s;
+    busy_s[positions[s]] +=
+        stages.costs[s][OpKind::forward].seconds + stages.costs[s][OpKind::backward].seconds;
   const double pace = slowest_pace(busy_s, widths, job.stack.speed_spread);
   const auto slow = [&](std::vector<StageCosts>& costs) {
-    for (StageCosts& c : costs)
-      for (double* time : {&c.forward_s, &c.backward_s, &c.backward_input_s, &c.backward_weight_s,
-                           &c.overlap_saving_s, &c.recompute_s})
-        *time *= pace;
+    for (StageCosts& c : costs) c.for_each_compute_s([&](double& seconds) { seconds *= pace; });
   };
   slow(stages.costs);
   for (std::vector<StageCosts>& costs : stages.unlike.costs) slow(costs);
@@ -183,11 +179,7 @@ CostedStages cost_once(const Specification& spec, const Parallelism& job, const 
 
 /// Costs of microbatches whose activations are stored, beside `costs` of those recomputed.
 void add_stored(std::vector<StageCosts>& costs, const std::vector<StageCosts>& stored) {
-  for (std::size_t s = 0; s < costs.size(); ++s) {
-    costs[s].recompute_s = costs[s].backward_s - stored[s].backward_s;
-    costs[s].stored_activation_bytes = stored[s].activation_bytes;
-    costs[s].stored_workspace_bytes = stored[s].backward_workspace_bytes;
-  }
+  for (std::size_t s = 0; s < costs.size(); ++s) costs[s].stored = stored[s].pass(false);
 }
 
 /// Of a message.
@@ -325,9 +317,9 @@ ScheduleShape told_shape(const Parallelism& job, const std::vector<StageCosts>& 
   shape.times.clear();
   for (const StageCosts& c : costs) {
     StageTimes& t = shape.times.emplace_back();
-    t.forward = c.forward_s;
-    t.backward_input = c.backward_input_s;
-    t.backward_weight = c.backward_weight_s;
+    t.forward = c[OpKind::forward].seconds;
+    t.backward_input = c[OpKind::backward_input].seconds;
+    t.backward_weight = c[OpKind::backward_weight].seconds;
     if (!bytes_known) continue;
     t.activation = static_cast<double>(c.activation_bytes);
     t.activation_after_input = static_cast<double>(c.activation_after_input_bytes);
@@ -341,11 +333,10 @@ CostedStages with_whole_backwards(CostedStages stages, std::uint32_t microbatche
   const auto join = [m](std::vector<StageCosts>& costs) {
     for (StageCosts& c : costs) {
       c.backward_microbatches = m;
-      for (double* of_one : {&c.backward_s, &c.backward_input_s, &c.backward_weight_s})
-        *of_one *= m;
       for (const OpKind kind :
            {OpKind::backward, OpKind::backward_input, OpKind::backward_weight}) {
-        Recipe& recipe = c.recipes[static_cast<std::size_t>(kind)];
+        c[kind].seconds *= m;
+        Recipe& recipe = c[kind].recipe;
         recipe.times *= m;
         for (Segment& segment : recipe.segments) {
           segment.bytes *= m;

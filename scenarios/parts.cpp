@@ -416,10 +416,10 @@ std::vector<StageCosts> read_abstract_costs(const Section& model, const StageSha
     c.forward_workspace_bytes = c.backward_workspace_bytes = std::llround(workspace[i]);
     const bool recomputes = recompute.at(i) != Recompute::none;
     const double again = recomputes ? forward[i] : 0;
-    c.forward_s = forward[i];
-    c.backward_s = backward.full[i] + again;
-    c.backward_input_s = backward.input[i] + again;
-    c.backward_weight_s = backward.weight[i];
+    c[OpKind::forward].seconds = forward[i];
+    c[OpKind::backward].seconds = backward.full[i] + again;
+    c[OpKind::backward_input].seconds = backward.input[i] + again;
+    c[OpKind::backward_weight].seconds = backward.weight[i];
     c.step_s = step[i];
     if (model.has("forward_backward")) c.overlap_saving_s = forward[i] + backward.full[i] - both[i];
     if (!recomputes) continue;

@@ -238,7 +238,8 @@ void check_magnitudes(const Part& model, const Parallelism& job, const Cluster& 
   const double versions = static_cast<double>(shape.depth) * 2 + 2;
   double seconds = 0, most_bytes = 0, reduce_s = 0;
   for (const StageCosts& c : costs) {
-    seconds += c.forward_s + c.backward_s + c.step_s + transfer_s(cluster, c);
+    seconds += c[OpKind::forward].seconds + c[OpKind::backward].seconds + c.step_s +
+               transfer_s(cluster, c);
     reduce_s += c.reduce_grad_s;
     double bytes = 0;
     for (const std::int64_t part :
@@ -338,7 +339,8 @@ void note_unhidden_reduction(const Specification& spec, const Scenario& scenario
   constexpr double kMatters = 0.005;  // of what a device computes for an update
   double work_s = 0, reduce_s = 0;
   for (const StageCosts& c : scenario.costs) {
-    work_s += scenario.shape.per_batch(0) * (c.forward_s + c.backward_s);
+    work_s +=
+        scenario.shape.per_batch(0) * (c[OpKind::forward].seconds + c[OpKind::backward].seconds);
     reduce_s += c.reduce_grad_s;
   }
   if (reduce_s <= kMatters * work_s) return;

@@ -63,7 +63,7 @@ std::optional<double> Scenario::given_forward_s_per_sample() const {
   if (transformer || layer_profile) return std::nullopt;
   double sum = 0;
   for (std::size_t s = 0; s < costs.size(); ++s)
-    sum += costs[s].forward_s * (mesh.divided ? mesh.together(s) : 1);
+    sum += costs[s][OpKind::forward].seconds * (mesh.divided ? mesh.together(s) : 1);
   return sum / static_cast<double>(microbatch_size);
 }
 

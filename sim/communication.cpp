@@ -123,7 +123,7 @@ class Sums {
   }
 
   const Recipe& recipe_of(const Op& op) const {
-    return input_.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
+    return input_.costs[op.stage].pass(op)[op.kind].recipe;
   }
   /// To which what the others cannot have taken belongs.
   Axis last_axis(const Recipe& recipe) const {

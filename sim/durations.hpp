@@ -94,7 +94,8 @@ class Durations {
   };
   struct OfStage {
     std::array<Time, kOpKinds> kinds;
-    double recompute_s, saving_s;
+    std::array<Time, kOpKinds> stored;  // of microbatches of which everything is stored
+    double saving_s;
   };
 
   void add_row(const std::vector<StageCosts>& costs, const CollectivePrices& prices,
@@ -102,18 +103,23 @@ class Durations {
     for (std::uint32_t s = 0; s < costs.size(); ++s) {
       const StageCosts& c = costs[s];
       OfStage& row = times_.emplace_back();
-      row.recompute_s = c.recompute_s;
       row.saving_s = c.overlap_saving_s;
-      for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-        const double compute_s = op_seconds(placement, costs, s, static_cast<OpKind>(kind));
-        const double exchange_s =
-            kind < c.recipes.size()
-                ? exposed_s(c.recipes[kind], compute_s,
-                            [&](const Segment& segment) {
-                              return collective_s(segment, prices.at({segment.axis, segment.what}));
-                            })
-                : 0;
-        row.kinds[kind] = {compute_s, exchange_s};
+      for (const std::uint8_t flags : {std::uint8_t{0}, std::uint8_t{Op::stored}}) {
+        auto& times = flags == 0 ? row.kinds : row.stored;
+        for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+          const Op op{0, static_cast<std::uint16_t>(s), static_cast<OpKind>(kind), flags};
+          times[kind] = {op_seconds(placement, costs, op), 0};
+          if (!is_compute(op.kind)) continue;
+          const auto price = [&](const Segment& segment) {
+            return collective_s(segment, prices.at({segment.axis, segment.what}));
+          };
+          times[kind].exchange_s =
+              exposed_s(c.pass(op)[op.kind].recipe, times[kind].compute_s, price);
+        }
+        if (!c.stored) {
+          row.stored = row.kinds;
+          break;
+        }
       }
     }
   }
@@ -129,9 +135,7 @@ class Durations {
   }
   Time alone(const Op& op, int device) const {
     const OfStage& stage = row(op, device);
-    Time time = stage.kinds[static_cast<std::size_t>(op.kind)];
-    if (spares_recomputation(op)) time.compute_s -= stage.recompute_s;
-    return time;
+    return (op.has(Op::stored) ? stage.stored : stage.kinds)[static_cast<std::size_t>(op.kind)];
   }
   const OfStage& row(const Op& op, int device) const {
     return times_[first_[static_cast<std::size_t>(device)] + op.stage];

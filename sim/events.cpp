@@ -292,9 +292,8 @@ class Simulation {
   /// Of op g and the one that runs together with it.
   Recipe recipe_of(std::uint32_t g) const {
     const auto of = [&](std::uint32_t i) {
-      const auto& recipes = input_.costs[ops_[i].stage].recipes;
-      const auto kind = static_cast<std::size_t>(ops_[i].kind);
-      return kind < recipes.size() ? recipes[kind] : Recipe{};
+      const Op& op = ops_[i];
+      return is_compute(op.kind) ? input_.costs[op.stage].pass(op)[op.kind].recipe : Recipe{};
     };
     if (ops_.together(g) == 1) return of(g);
     const int d = table_.device_of(ops_[g]);

@@ -67,7 +67,7 @@ class LinkUses {
   }
 
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
-    const Recipe& recipe = input.costs[op.stage].recipes[static_cast<std::size_t>(op.kind)];
+    const Recipe& recipe = input.costs[op.stage].pass(op)[op.kind].recipe;
     // One after the other on the same links: one use.
     for (const Axis axis : kInnerAxes) {
       std::map<int, double> busy_s;

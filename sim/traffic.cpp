@@ -94,14 +94,18 @@ bool go_alike(const AxisCollective& a, const AxisCollective& b) {
 
 std::vector<AxisCollective> collectives_of(const std::vector<StageCosts>& costs) {
   std::vector<AxisCollective> found;
-  for (const StageCosts& stage : costs) {
-    for (const Recipe& recipe : stage.recipes) {
-      for (const Segment& s : recipe.segments) {
+  const auto add_pass = [&](const PassCosts& pass) {
+    for (const OpCost& op : pass.ops) {
+      for (const Segment& s : op.recipe.segments) {
         const AxisCollective collective{s.axis, s.what};
         if (s.lane == Lane::exchange && std::ranges::find(found, collective) == found.end())
           found.push_back(collective);
       }
     }
+  };
+  for (const StageCosts& stage : costs) {
+    add_pass(stage);
+    if (stage.stored) add_pass(*stage.stored);
   }
   return found;
 }

@@ -34,9 +34,9 @@ struct RigSpec {
 
 inline StageCosts unit_costs(double forward = 1, double backward = 2) {
   StageCosts c;
-  c.forward_s = forward;
-  c.backward_s = backward;
-  c.backward_input_s = c.backward_weight_s = backward / 2;
+  c[OpKind::forward].seconds = forward;
+  c[OpKind::backward].seconds = backward;
+  c[OpKind::backward_input].seconds = c[OpKind::backward_weight].seconds = backward / 2;
   return c;
 }
 
@@ -61,7 +61,7 @@ struct Rig {
   void join_backwards() {
     for (StageCosts& c : costs) {
       c.backward_microbatches = static_cast<int>(program.microbatches_per_update);
-      c.backward_s *= c.backward_microbatches;
+      c[OpKind::backward].seconds *= c.backward_microbatches;
     }
   }
   void connect() {

@@ -14,14 +14,10 @@ constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 double& duration(StageCosts& costs, OpKind kind) {
   switch (kind) {
-    case OpKind::forward: return costs.forward_s;
-    case OpKind::backward: return costs.backward_s;
-    case OpKind::backward_input: return costs.backward_input_s;
-    case OpKind::backward_weight: return costs.backward_weight_s;
     case OpKind::reduce_grad: return costs.reduce_grad_s;
     case OpKind::step: return costs.step_s;
+    default: return costs[kind].seconds;
   }
-  throw InternalBug("unknown kind of op");
 }
 
 /// Values by (stage, kind) or by channel.

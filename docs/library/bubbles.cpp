@@ -15,9 +15,10 @@ namespace {
 
 ps::StageCosts costs_of_a_stage() {
   ps::StageCosts costs;
-  costs.forward_s = 10e-3;
-  costs.backward_s = 20e-3;
-  costs.backward_input_s = costs.backward_weight_s = 10e-3;
+  costs[penstock::OpKind::forward].seconds = 10e-3;
+  costs[penstock::OpKind::backward].seconds = 20e-3;
+  costs[penstock::OpKind::backward_input].seconds = 10e-3;
+  costs[penstock::OpKind::backward_weight].seconds = 10e-3;
   costs.output_bytes = 64 << 20;
   return costs;
 }

@@ -104,7 +104,7 @@ void StageTable::read_profile_use() {
     forward_s += layer.forward_s;
     bytes += layer.parameter_bytes;
   }
-  use_.scale = forward_s > 0 ? costs.forward_s / forward_s : 1;
+  use_.scale = forward_s > 0 ? costs[OpKind::forward].seconds / forward_s : 1;
   use_.recompute = key_.recompute.in_full();
   const double parameters = bytes > 0 ? bytes / 4 : 1;
   use_.bytes = {.weights = static_cast<double>(costs.weight_bytes) / parameters,
@@ -153,18 +153,17 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
 
 StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
-    return exposed_s(
-        c.recipes[static_cast<std::size_t>(kind)], c.duration_s(kind), [&](const Segment& s) {
-          if (s.axis != Axis::tensor) return 0.0;  // no less: what they wait for is not known
-          const ExchangePrice& price = prices_[static_cast<std::size_t>(s.what)];
-          return s.calls * price.call_s + static_cast<double>(s.bytes) * price.s_per_byte;
-        });
+    return exposed_s(c[kind].recipe, c[kind].seconds, [&](const Segment& s) {
+      if (s.axis != Axis::tensor) return 0.0;  // no less: what they wait for is not known
+      const ExchangePrice& price = prices_[static_cast<std::size_t>(s.what)];
+      return s.calls * price.call_s + static_cast<double>(s.bytes) * price.s_per_byte;
+    });
   };
-  const double whole_s = c.backward_s + exchange(OpKind::backward);
-  const double input_s = c.backward_input_s + exchange(OpKind::backward_input);
-  const double weight_s = c.backward_weight_s + exchange(OpKind::backward_weight);
+  const double whole_s = c[OpKind::backward].seconds + exchange(OpKind::backward);
+  const double input_s = c[OpKind::backward_input].seconds + exchange(OpKind::backward_input);
+  const double weight_s = c[OpKind::backward_weight].seconds + exchange(OpKind::backward_weight);
   StagePart part;
-  part.forward_s = c.forward_s + exchange(OpKind::forward);
+  part.forward_s = c[OpKind::forward].seconds + exchange(OpKind::forward);
   part.backward_s = std::min(whole_s, input_s + weight_s);
   part.input_s = std::min(whole_s, input_s);
   part.saving_s = c.overlap_saving_s;

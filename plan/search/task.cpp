@@ -39,7 +39,7 @@ std::vector<PlanLevel> levels_of(const Cluster& cluster) {
 /// Samples of a minibatch of the profile: costs are those of a scenario's microbatch.
 double samples_of_profile(const Scenario& scenario) {
   double planned = 0, profiled = 0;
-  for (const StageCosts& c : scenario.costs) planned += c.forward_s;
+  for (const StageCosts& c : scenario.costs) planned += c[OpKind::forward].seconds;
   for (const ProfiledLayer& layer : scenario.profile->layers) profiled += layer.forward_s;
   const auto size = static_cast<double>(scenario.microbatch_size);
   return planned > 0 ? size * profiled / planned : size;

@@ -14,15 +14,7 @@
 namespace penstock {
 namespace {
 
-double flops(const StageCosts& c, OpKind kind) {
-  switch (kind) {
-    case OpKind::forward: return c.forward_flops;
-    case OpKind::backward: return c.backward_flops;
-    case OpKind::backward_input:
-    case OpKind::backward_weight: return c.backward_flops / 2;
-    default: return 0;
-  }
-}
+double flops(const StageCosts& c, OpKind kind) { return is_compute(kind) ? c[kind].flops : 0; }
 
 }  // namespace
 

@@ -192,7 +192,8 @@ void use_profile(const PipedreamProfile& profile) {
   const auto split =
       profiled_balanced_split(profile, std::vector<int>(static_cast<std::size_t>(stages), 1));
   for (const StageCosts& costs : profiled_stage_costs(profile, split, {}))
-    invariant(std::isfinite(costs.forward_s) && costs.forward_s >= 0 && costs.output_bytes >= 0,
+    invariant(std::isfinite(costs[OpKind::forward].seconds) &&
+                  costs[OpKind::forward].seconds >= 0 && costs.output_bytes >= 0,
               "a stage's costs are none");
 }
 

@@ -42,8 +42,9 @@ TEST(StatedBytes, AreTheCostsSplitAtTheEndOfTheInputGradient) {
 
 TEST(StatedBytes, OfAStoredMicrobatchAreThoseStatedForIt) {
   RunPlan plan = stand_ins();
-  plan.costs[0].stored_activation_bytes = 300;
-  plan.costs[0].stored_workspace_bytes = 4;
+  plan.costs[0].stored = plan.costs[0].pass(false);
+  plan.costs[0].stored->activation_bytes = 300;
+  plan.costs[0].stored->backward_workspace_bytes = 4;
   const StageBytes a = accounted_bytes(plan, 0, sizes(), 4, true);
   EXPECT_EQ(a.until_input, 260);
   EXPECT_EQ(a.until_weight, 40);

@@ -652,7 +652,8 @@ TEST_F(ProfileFile, ScenarioCostsTheMediansAgain) {
     const bool middle = m.stage.role == StageRole::middle && m.stage.layers == 3;
     const bool first = m.stage.role == StageRole::first;
     if (!middle && !first) continue;
-    const double predicted = s.costs[first ? 0 : 1].duration_s(m.kind);
+    const StageCosts& costs = s.costs[first ? 0 : 1];
+    const double predicted = is_compute(m.kind) ? costs[m.kind].seconds : costs.step_s;
     EXPECT_NEAR(predicted, m.time.median_s, 1e-6 * m.time.median_s) << token(m.kind);
   }
   EXPECT_EQ(s.cluster.name, "4 x a \"script\" (scripted)");
@@ -673,7 +674,8 @@ TEST_F(ProfileFile, WithInterferenceCostsAreThoseAloneUntilASimulationKnowsTheNe
     return m.load == 1 && m.stage.microbatch_size == 4 && m.stage.role == StageRole::first &&
            m.kind == OpKind::forward;
   });
-  EXPECT_NEAR(s.costs[0].forward_s, alone->time.median_s, 1e-6 * alone->time.median_s);
+  EXPECT_NEAR(s.costs[0][OpKind::forward].seconds, alone->time.median_s,
+              1e-6 * alone->time.median_s);
 }
 
 TEST_F(ProfileFile, ScenarioHasTheBytesOfTheRealStages) {

@@ -428,7 +428,7 @@ std::vector<StageCosts> ragged_costs(std::uint32_t stages, std::uint32_t seed) {
     c.step_s = 0.3 * time(random);
     c.reduce_grad_s = 0.4 * time(more);
     c.overlap_saving_s = 0.2 * time(more);
-    c.recompute_s = 0.1 * time(more);
+    const double again_s = 0.1 * time(more);
     c.output_bytes = 1000 + static_cast<std::int64_t>(1000 * time(random));
     c.activation_bytes = 5000 + 10 * s;
     c.activation_after_input_bytes = 2000;
@@ -437,8 +437,12 @@ std::vector<StageCosts> ragged_costs(std::uint32_t stages, std::uint32_t seed) {
     c.optimizer_bytes = 1400;
     c.forward_workspace_bytes = 111;
     c.backward_workspace_bytes = 222;
-    c.stored_activation_bytes = 9000 + 10 * s;
-    c.stored_workspace_bytes = 33;
+    PassCosts stored = c;
+    for (const OpKind kind : {OpKind::backward, OpKind::backward_input})
+      stored[kind].seconds -= again_s;
+    stored.activation_bytes = 9000 + 10 * s;
+    stored.backward_workspace_bytes = 33;
+    c.stored = stored;
     costs.push_back(c);
   }
   return costs;

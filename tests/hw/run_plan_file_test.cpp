@@ -35,8 +35,11 @@ TEST(ProgramFile, OfEveryScheduleIsReadAsItWasWritten) {
     for (std::uint32_t stage = 0; stage < spec.shape.stages(); ++stage) {
       StageCosts& c = spec.costs.emplace_back(unit_costs(1.25, 2.5 + stage));
       c.overlap_saving_s = 0.125 * stage;
-      c.recompute_s = 0.75, c.step_s = 0.375, c.reduce_grad_s = 0.1875 * stage;
-      c.stored_activation_bytes = 70 + stage, c.stored_workspace_bytes = 7;
+      c.step_s = 0.375, c.reduce_grad_s = 0.1875 * stage;
+      if (stage % 2 == 1) continue;
+      c.stored = c.pass(false);
+      (*c.stored)[OpKind::backward].seconds -= 0.75;
+      c.stored->activation_bytes = 70 + stage, c.stored->backward_workspace_bytes = 7;
     }
     RunPlan written = plan_of(spec);
     written.training.seed = std::numeric_limits<std::uint64_t>::max();
@@ -122,7 +125,7 @@ struct Change {
 
 TEST(ProgramFile, SaysEverythingThatIsWrongAtOnce) {
   Json json = Json::parse(to_text(plan()));
-  json["costs"][1]["forward_s"] = -1;
+  json["costs"][1]["forward"]["compute_s"] = -1;
   json["program"]["placement"]["widths"] = "two";
   json["order"][0] = "0F0 0X0 0B0 0B";
   json.erase("name");
@@ -131,7 +134,7 @@ TEST(ProgramFile, SaysEverythingThatIsWrongAtOnce) {
             "p.json: program.placement.widths: must be a list, got \"two\"\n"
             "p.json: order[0]: '0X0' is no op that computes\n"
             "p.json: order[0]: '0B' is no op that computes\n"
-            "p.json: costs[1].forward_s: must be a number from 0 to 1e+09, got -1");
+            "p.json: costs[1].forward.compute_s: must be a number from 0 to 1e+09, got -1");
 }
 
 class WrongProgramFile : public testing::TestWithParam<Change> {};
@@ -151,9 +154,9 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
         Change{"/penstock_program", 3,
-               "version 3; this penstock reads 6: export the scenario again"},
+               "version 3; this penstock reads 7: export the scenario again"},
         Change{"/nane", 3, "unknown key 'nane'"},
-        Change{"/costs/1/forward", 3, "costs[1]: unknown key 'forward'"},
+        Change{"/costs/1/forwards", 3, "costs[1]: unknown key 'forwards'"},
         Change{"/name", 3, "name: must be a text"},
         Change{"/training/seed", -1, "seed: must be an integer from 0"},
         Change{"/training/seed", 1.5, "seed: must be an integer"},
@@ -184,8 +187,8 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/reduce_s", Json::array({-1}), "reduce_s[0]: must be a number from 0"},
         Change{"/bucket_share", 1.5, "bucket_share must be more than 0 and at most 1"},
         Change{"/costs", Json::array(), "costs and stages differ"},
-        Change{"/costs/0/forward_s", nullptr, "forward_s: must be a number from 0"},
-        Change{"/costs/0/forward_s", -1, "forward_s: must be a number from 0"},
+        Change{"/costs/0/forward/compute_s", nullptr, "forward.compute_s: must be a number from 0"},
+        Change{"/costs/0/forward/compute_s", -1, "forward.compute_s: must be a number from 0"},
         Change{"/costs/0/output_bytes", 9007199254740992, "output_bytes: must be an integer"},
         Change{"/channels/0/source", 7, "does not join two devices"},
         Change{"/channels/0/bytes_per_s", 0, "has no bandwidth"},

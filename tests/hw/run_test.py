@@ -134,7 +134,7 @@ pipeline: {{stages: {stages}, microbatches: {microbatches}{again}{size}}}
     def stuck(self, stages=4, seconds=3600):
         """A program whose last stage's backward lasts an hour; all before it is short."""
         def slow(costs):
-            costs[-1]["backward_s"] = seconds
+            costs[-1]["backward"]["compute_s"] = seconds
         return self.program(stages=stages, costs=slow)
 
     def refused(self, code, *arguments, program=RUN):
@@ -331,7 +331,7 @@ class Launching(Case):
     def test_a_process_that_is_done_early_waits_longer_than_the_deadline(self):
         # Model parallelism: the last stage is done while the first still has a second to go.
         def slow(costs):
-            costs[0]["backward_s"] = 1.5
+            costs[0]["backward"]["compute_s"] = 1.5
         program = self.program("gpipe", stages=3, microbatches=2, batches=1, costs=slow)
         code, out, err = self.run_program(program, "--processes", "--deadline", "1")
         self.assertEqual((code, err), (0, ""))
@@ -785,7 +785,8 @@ class Failing(Case):
 
     def test_a_long_op_is_no_stall(self):
         code, out, err = self.run_program(self.program(stages=2, batches=1, microbatches=1,
-                                                       costs=lambda c: c[1].update(backward_s=2.5)),
+                                                       costs=lambda c: c[1]["backward"].update(
+                                                           compute_s=2.5)),
                                           "--deadline", "0.5")
         self.assertEqual((code, err), (0, ""))
         self.assertIs(json.loads(out)["weights_equal"], True)
@@ -961,8 +962,8 @@ class Mutated(Case):
             path.write_text(json.dumps(mutated))
             code, _, err = self.run_program(path, "--deadline", "20", "--pace", "off")
             self.assertIn(code, (0, 2), (i, err, self.difference(plan, mutated)))
-            if code == 2:
-                self.assertIn("mutated.json", err)
+            if code == 2:  # the file is wrong, or asks for more memory than there is
+                self.assertRegex(err, "mutated.json|GiB are free")
             statuses[code] = statuses.get(code, 0) + 1
         self.assertGreater(statuses.get(2, 0), count // 3)
         self.assertGreater(statuses.get(0, 0), 0)

@@ -83,16 +83,16 @@ TEST(Measured, LoadThatWasNotMeasuredIsRefused) {
 TEST(Measured, StagesAreOverheadAndLayersAndEnds) {
   const TransformerSpec model = gpt_small();
   const auto costs = profiled_stage_costs(model, row(2), ProfileStep{1, 1e-6, 1e-12}, {3, 4, 5});
-  EXPECT_DOUBLE_EQ(costs[0].forward_s, 1e-5 + 3 * 2e-3 + 4e-4);
-  EXPECT_DOUBLE_EQ(costs[1].forward_s, 1e-5 + 4 * 2e-3);
-  EXPECT_DOUBLE_EQ(costs[2].forward_s, 1e-5 + 5 * 2e-3 + 1e-3);
-  EXPECT_DOUBLE_EQ(costs[1].backward_s, 3 * (1e-5 + 4 * 2e-3));
-  EXPECT_DOUBLE_EQ(costs[1].backward_input_s, 1.5 * (1e-5 + 4 * 2e-3));
-  EXPECT_DOUBLE_EQ(costs[1].backward_weight_s, 1.4 * (1e-5 + 4 * 2e-3));
+  EXPECT_DOUBLE_EQ(costs[0][OpKind::forward].seconds, 1e-5 + 3 * 2e-3 + 4e-4);
+  EXPECT_DOUBLE_EQ(costs[1][OpKind::forward].seconds, 1e-5 + 4 * 2e-3);
+  EXPECT_DOUBLE_EQ(costs[2][OpKind::forward].seconds, 1e-5 + 5 * 2e-3 + 1e-3);
+  EXPECT_DOUBLE_EQ(costs[1][OpKind::backward].seconds, 3 * (1e-5 + 4 * 2e-3));
+  EXPECT_DOUBLE_EQ(costs[1][OpKind::backward_input].seconds, 1.5 * (1e-5 + 4 * 2e-3));
+  EXPECT_DOUBLE_EQ(costs[1][OpKind::backward_weight].seconds, 1.4 * (1e-5 + 4 * 2e-3));
   const double parameters = 4.0 * static_cast<double>(model.layer_parameters());
   EXPECT_DOUBLE_EQ(costs[1].step_s, 1e-6 + parameters * 1e-12);
   EXPECT_EQ(costs[1].weight_bytes, 4 * model.layer_parameters() * 2);
-  EXPECT_GT(costs[1].forward_flops, 0);
+  EXPECT_GT(costs[1][OpKind::forward].flops, 0);
 }
 
 TEST(Measured, BytesOfStagesAreSummedLikeTimes) {
@@ -115,13 +115,13 @@ TEST(Measured, StagesMayHaveRowsOfTheirOwn) {
   const auto gradients = profiled_stage_gradients(gpt_small(), rows, layers);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto alike = profiled_stage_costs(gpt_small(), rows.at(i), steps.at(i), layers);
-    EXPECT_EQ(mixed[i].backward_s, alike[i].backward_s) << i;
-    EXPECT_EQ(mixed[i].recompute_flops, alike[i].recompute_flops) << i;
-    EXPECT_EQ(mixed[i].recompute_flops > 0, i != 1);
+    EXPECT_EQ(mixed[i][OpKind::backward].seconds, alike[i][OpKind::backward].seconds) << i;
+    EXPECT_EQ(mixed[i][OpKind::backward].again_flops, alike[i][OpKind::backward].again_flops) << i;
+    EXPECT_EQ(mixed[i][OpKind::backward].again_flops > 0, i != 1);
     EXPECT_EQ(mixed[i].step_s, alike[i].step_s) << i;
     EXPECT_EQ(gradients[i][1].backward_s, rows.at(i).layer.backward_s) << i;
   }
-  EXPECT_GT(mixed[0].backward_s / 3, mixed[1].backward_s / 4);
+  EXPECT_GT(mixed[0][OpKind::backward].seconds / 3, mixed[1][OpKind::backward].seconds / 4);
   EXPECT_EQ(profiled_balanced_split(gpt_small(), rows, {0, 1, 2}), (std::vector<int>{3, 6, 3}));
 }
 

@@ -85,10 +85,10 @@ TEST(PipedreamProfile, UnreadItemsAreLeftOutAndReadOnesAreNot) {
 
 TEST(PipedreamProfile, AStageCostsTheSumOfItsLayers) {
   const auto c = costs(skipping(), {2, 2});
-  EXPECT_DOUBLE_EQ(c[0].forward_s, 1.003);
-  EXPECT_DOUBLE_EQ(c[0].backward_s, 2.0045);
-  EXPECT_DOUBLE_EQ(c[0].backward_input_s, 2.0045 / 2);
-  EXPECT_DOUBLE_EQ(c[1].forward_s, 0.006);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::forward].seconds, 1.003);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::backward].seconds, 2.0045);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::backward_input].seconds, 2.0045 / 2);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::forward].seconds, 0.006);
   EXPECT_EQ(c[0].weight_bytes, 120);
   EXPECT_EQ(c[0].reduced_bytes, 120);
   EXPECT_EQ(c[1].optimizer_bytes, 16);
@@ -106,16 +106,16 @@ TEST(PipedreamProfile, ACutSendsEveryTensorThatIsReadBehindItOnce) {
 
 TEST(PipedreamProfile, TimesAndActivationsGoWithTheBatchAndParametersDoNot) {
   const auto c = costs(skipping(), {4}, {0.5, false, {4, 4, 8, 4, 4}});
-  EXPECT_DOUBLE_EQ(c[0].forward_s, 1.009 / 2);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::forward].seconds, 1.009 / 2);
   EXPECT_EQ(c[0].weight_bytes, 128);
   EXPECT_EQ(c[0].activation_bytes, (64 + 480) / 2);
 }
 
 TEST(PipedreamProfile, RecomputationRepeatsTheForwardAndKeepsTheInput) {
   const auto c = costs(skipping(), {2, 2}, {1, true, {}});
-  EXPECT_DOUBLE_EQ(c[1].backward_s, 0.008 + 0.006);
-  EXPECT_DOUBLE_EQ(c[1].backward_input_s, 0.004 + 0.006);
-  EXPECT_DOUBLE_EQ(c[1].backward_weight_s, 0.004);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::backward].seconds, 0.008 + 0.006);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::backward_input].seconds, 0.004 + 0.006);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::backward_weight].seconds, 0.004);
   EXPECT_EQ(c[1].activation_bytes, 130);
   EXPECT_EQ(c[1].backward_workspace_bytes, 350);
 }
@@ -162,7 +162,9 @@ SplitCost cost_of(const PipedreamProfile& profile, const std::vector<int>& layer
   const auto c = profiled_stage_costs(profile, layers, {1, recompute, {}});
   SplitCost cost;
   for (std::size_t s = 0; s < c.size(); ++s) {
-    cost.slowest_s = std::max(cost.slowest_s, (c[s].forward_s + c[s].backward_s) / widths[s]);
+    cost.slowest_s =
+        std::max(cost.slowest_s,
+                 (c[s][OpKind::forward].seconds + c[s][OpKind::backward].seconds) / widths[s]);
     cost.bytes += static_cast<double>(c[s].output_bytes);
   }
   return cost;

@@ -34,15 +34,17 @@ std::vector<StageCosts> costs_with(const StackSpec& stack, const TransformerSpec
 TEST(Stack, TakesALayerApart) {
   const TransformerSpec gpt = gpt_small();
   const auto c = costs_with(plain_stack(), gpt, {4, 4, 4});
-  EXPECT_DOUBLE_EQ(c[1].forward_s, 4 * gpt.layer_forward_flops(1) / 0.5e12);
-  EXPECT_DOUBLE_EQ(c[1].backward_s, 2 * c[1].forward_s);
-  EXPECT_DOUBLE_EQ(c[1].backward_s, c[1].backward_input_s + c[1].backward_weight_s);
-  EXPECT_NEAR(c[2].forward_s, c[1].forward_s + gpt.head_forward_flops(1) / 0.5e12, 1e-12);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::forward].seconds, 4 * gpt.layer_forward_flops(1) / 0.5e12);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::backward].seconds, 2 * c[1][OpKind::forward].seconds);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::backward].seconds,
+                   c[1][OpKind::backward_input].seconds + c[1][OpKind::backward_weight].seconds);
+  EXPECT_NEAR(c[2][OpKind::forward].seconds,
+              c[1][OpKind::forward].seconds + gpt.head_forward_flops(1) / 0.5e12, 1e-12);
 }
 
 TEST(Stack, FlashAttentionLeavesOutWhatIsMasked) {
   const TransformerSpec llama = llama_3_8b();
-  const double s = costs_with(plain_stack(), llama, {16, 16})[0].forward_s;
+  const double s = costs_with(plain_stack(), llama, {16, 16})[0][OpKind::forward].seconds;
   EXPECT_NEAR(s, 16 * (llama.layer_weight_flops(1) + llama.layer_attention_flops(1) / 2) / 0.5e12,
               1e-9);
 }
@@ -52,7 +54,8 @@ TEST(Stack, WhatWasMeasuredOfADeviceGoesBeforeIt) {
   DeviceSpec device = streaming_device();
   device.matrix_efficiency = 0.25;
   device.attention_efficiency = 0.125;
-  const double s = stage_costs(llama, device, {16, 16}, {.stack = plain_stack()})[0].forward_s;
+  const double s =
+      stage_costs(llama, device, {16, 16}, {.stack = plain_stack()})[0][OpKind::forward].seconds;
   EXPECT_NEAR(
       s,
       16 * (llama.layer_weight_flops(1) / 0.25e12 + llama.layer_attention_flops(1) / 2 / 0.125e12),
@@ -63,13 +66,13 @@ TEST(Stack, HeadsThatTensorCoresCannotTakeAreSlow) {
   StackSpec stack = plain_stack();
   stack.misaligned_attention = 0.05;
   TransformerSpec gpt = gpt_small();  // heads of 64
-  const double aligned = costs_with(stack, gpt, {4, 4, 4})[1].forward_s;
-  EXPECT_DOUBLE_EQ(aligned, costs_with(plain_stack(), gpt, {4, 4, 4})[1].forward_s);
+  const double aligned = costs_with(stack, gpt, {4, 4, 4})[1][OpKind::forward].seconds;
+  EXPECT_DOUBLE_EQ(aligned, costs_with(plain_stack(), gpt, {4, 4, 4})[1][OpKind::forward].seconds);
   gpt.hidden_size = 756;
   gpt.num_attention_heads = 9;  // of 84
-  const double misaligned = costs_with(stack, gpt, {4, 4, 4})[1].forward_s;
+  const double misaligned = costs_with(stack, gpt, {4, 4, 4})[1][OpKind::forward].seconds;
   const double attention = 4 * gpt.layer_attention_flops(1);
-  EXPECT_NEAR(misaligned - costs_with(plain_stack(), gpt, {4, 4, 4})[1].forward_s,
+  EXPECT_NEAR(misaligned - costs_with(plain_stack(), gpt, {4, 4, 4})[1][OpKind::forward].seconds,
               attention / 0.05e12 - attention / 0.5e12, 1e-9);
 }
 
@@ -79,8 +82,8 @@ TEST(Stack, AVocabularyThatNobodyPaddedMakesASlowHead) {
   TransformerSpec gpt = gpt_small();
   gpt.vocab_size = 50257;
   const auto more = [&](const StageCostOptions& options) {
-    return costs_with(stack, gpt, {4, 4, 4}, options)[2].forward_s -
-           costs_with(plain_stack(), gpt, {4, 4, 4}, options)[2].forward_s;
+    return costs_with(stack, gpt, {4, 4, 4}, options)[2][OpKind::forward].seconds -
+           costs_with(plain_stack(), gpt, {4, 4, 4}, options)[2][OpKind::forward].seconds;
   };
   const double head = gpt.head_forward_flops(1);
   EXPECT_NEAR(more({}), head / 0.05e12 - head / 0.5e12, 1e-9);
@@ -107,20 +110,23 @@ TEST(Stack, OperandsAreReadAndWrittenByEveryProduct) {
              without = costs_with(plain_stack(), gpt, {4, 4, 4});
   // 12 h^2 weights; columns in and out: h + 3h, h + h, h + 4h, 4h + h.
   const double h = 768, tokens = 1024, bytes = 2 * (12 * h * h + tokens * 16 * h);
-  EXPECT_NEAR(with[1].forward_s - without[1].forward_s, 4 * bytes / 1e12, 1e-12);
-  EXPECT_NEAR(with[1].backward_s - without[1].backward_s, 2 * 4 * bytes / 1e12, 1e-12);
+  EXPECT_NEAR(with[1][OpKind::forward].seconds - without[1][OpKind::forward].seconds,
+              4 * bytes / 1e12, 1e-12);
+  EXPECT_NEAR(with[1][OpKind::backward].seconds - without[1][OpKind::backward].seconds,
+              2 * 4 * bytes / 1e12, 1e-12);
 }
 
 TEST(Stack, WhatRanksExchangeHidesTheHost) {
   StackSpec stack = plain_stack();
   const TransformerSpec gpt = gpt_small();
   const StageCostOptions unlinked{.tensor = {4, true}};
-  const double gpu = costs_with(stack, gpt, {4, 4, 4}, unlinked)[1].forward_s / 4;
+  const double gpu = costs_with(stack, gpt, {4, 4, 4}, unlinked)[1][OpKind::forward].seconds / 4;
   stack.forward_host_s = 100 * gpu;
   StageCostOptions linked = unlinked;
   linked.tensor_link.latency_s = 5 * gpu;  // an all-reduce has 6 steps, a layer's F two of them
-  EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, unlinked)[1].forward_s / 4, 100 * gpu, 1e-3 * gpu);
-  EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, linked)[1].forward_s / 4,
+  EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, unlinked)[1][OpKind::forward].seconds / 4,
+              100 * gpu, 1e-3 * gpu);
+  EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, linked)[1][OpKind::forward].seconds / 4,
               std::pow(std::pow(100, 4) + std::pow(61, 4), 0.25) * gpu - 60 * gpu, 1e-3 * gpu);
 }
 
@@ -131,18 +137,19 @@ TEST(Stack, AddsTrafficAndGradientsOfEveryBackward) {
   const TransformerSpec gpt = gpt_small();
   const auto with = costs_with(stack, gpt, {4, 4, 4}),
              without = costs_with(plain_stack(), gpt, {4, 4, 4});
-  EXPECT_NEAR(with[1].forward_s - without[1].forward_s, 4 * 10 * 1024.0 * 768 / 1e12, 1e-12);
-  EXPECT_NEAR(with[1].backward_s - without[1].backward_s,
+  EXPECT_NEAR(with[1][OpKind::forward].seconds - without[1][OpKind::forward].seconds,
+              4 * 10 * 1024.0 * 768 / 1e12, 1e-12);
+  EXPECT_NEAR(with[1][OpKind::backward].seconds - without[1][OpKind::backward].seconds,
               4 * 8 * static_cast<double>(gpt.layer_parameters()) / 1e12, 1e-12);
 }
 
 TEST(Stack, HostAndGpuJoinSmoothly) {
   const TransformerSpec gpt = gpt_small();
-  const double gpu = costs_with(plain_stack(), gpt, {4, 4, 4})[1].forward_s / 4;
+  const double gpu = costs_with(plain_stack(), gpt, {4, 4, 4})[1][OpKind::forward].seconds / 4;
   StackSpec stack = plain_stack();
   const auto layer_s = [&](double host_s) {
     stack.forward_host_s = host_s;
-    return costs_with(stack, gpt, {4, 4, 4})[1].forward_s / 4;
+    return costs_with(stack, gpt, {4, 4, 4})[1][OpKind::forward].seconds / 4;
   };
   EXPECT_NEAR(layer_s(100 * gpu), 100 * gpu, 1e-6 * gpu);
   EXPECT_NEAR(layer_s(gpu / 100), gpu, 1e-6 * gpu);
@@ -153,8 +160,8 @@ TEST(Stack, AStageWithoutLayersTakesNoTime) {
   StackSpec stack = plain_stack();
   stack.forward_host_s = stack.backward_host_s = 1;
   const auto c = costs_with(stack, gpt_small(), {6, 0, 6});
-  EXPECT_EQ(c[1].forward_s, 0);
-  EXPECT_EQ(c[1].backward_s, 0);
+  EXPECT_EQ(c[1][OpKind::forward].seconds, 0);
+  EXPECT_EQ(c[1][OpKind::backward].seconds, 0);
   EXPECT_EQ(c[1].activation_bytes, 0);
 }
 
@@ -171,7 +178,7 @@ TEST(Stack, SaysWhatIsKept) {
   EXPECT_EQ(divided[1].activation_bytes,
             std::llround(4 * tokens * ((38 * 768 + 2 * columns) / 4 + 2 * 768)));
   const auto gathered = [](const StageCosts& c) {
-    return c.recipes.at(3).bytes(Axis::tensor, Collective::all_gather);
+    return c.ops[3].recipe.bytes(Axis::tensor, Collective::all_gather);
   };
   EXPECT_EQ(gathered(divided[1]), 0);
   stack.gathers_again = true;
@@ -207,7 +214,8 @@ TEST(Stack, MoreRecomputationKeepsNoMoreAndTakesNoLess) {
             for (std::size_t s = 0; s < layers.size(); ++s) {
               for (std::size_t r = 1; r < all.size(); ++r) {
                 EXPECT_LE(all[r][s].activation_bytes, all[r - 1][s].activation_bytes);
-                EXPECT_GE(all[r][s].backward_s, all[r - 1][s].backward_s * (1 - 1e-12));
+                EXPECT_GE(all[r][s][OpKind::backward].seconds,
+                          all[r - 1][s][OpKind::backward].seconds * (1 - 1e-12));
               }
               EXPECT_EQ(all[0][s].activation_bytes == all[1][s].activation_bytes, flash);
             }
@@ -264,7 +272,7 @@ TEST(Stack, AParallelResidualSumsOncePerLayer) {
     options.tensor = {4, false};
     std::int64_t bytes = 0;
     const std::vector<StageCosts> costs = costs_with({}, model, {4, 4, 4}, options);
-    for (const Segment& s : costs[1].recipes[0].segments)
+    for (const Segment& s : costs[1].ops[0].recipe.segments)
       if (s.lane == Lane::exchange) bytes += s.bytes;
     return bytes;
   };
@@ -279,7 +287,8 @@ TEST(Stack, OptimizerMovesWhatItSays) {
   const auto c = costs_with(stack, gpt_small(), {4, 4, 4});
   EXPECT_NEAR(c[1].step_s,
               1 + 30 * 4.0 * static_cast<double>(gpt_small().layer_parameters()) / 1e12, 1e-9);
-  EXPECT_DOUBLE_EQ(c[1].forward_s, costs_with({}, gpt_small(), {4, 4, 4})[1].forward_s);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::forward].seconds,
+                   costs_with({}, gpt_small(), {4, 4, 4})[1][OpKind::forward].seconds);
 }
 
 }  // namespace

@@ -66,37 +66,42 @@ TEST(StageCosts, MixedPrecisionTakes18BytesPerParameter) {
 
 TEST(StageCosts, BackwardIsTwiceTheForwardAndTheHeadIsOnTheLastStage) {
   const auto c = costs(gpt_small(), {5, 7});
-  EXPECT_DOUBLE_EQ(c[0].forward_flops, 5 * kLayerFlops);
-  EXPECT_DOUBLE_EQ(c[1].forward_flops, 7 * kLayerFlops + kHeadFlops);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::forward].flops, 5 * kLayerFlops);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::forward].flops, 7 * kLayerFlops + kHeadFlops);
   for (const StageCosts& stage : c) {
-    EXPECT_DOUBLE_EQ(stage.backward_flops, 2 * stage.forward_flops);
-    EXPECT_EQ(stage.recompute_flops, 0);
-    EXPECT_DOUBLE_EQ(stage.forward_s, stage.forward_flops / 1e12);
-    EXPECT_DOUBLE_EQ(stage.backward_s, stage.backward_flops / 1e12);
+    EXPECT_DOUBLE_EQ(stage[OpKind::backward].flops, 2 * stage[OpKind::forward].flops);
+    EXPECT_EQ(stage[OpKind::backward].again_flops, 0);
+    EXPECT_DOUBLE_EQ(stage[OpKind::forward].seconds, stage[OpKind::forward].flops / 1e12);
+    EXPECT_DOUBLE_EQ(stage[OpKind::backward].seconds, stage[OpKind::backward].flops / 1e12);
   }
 }
 
 TEST(StageCosts, InputAndWeightGradientsAddUpToTheBackward) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     for (const StageCosts& c : costs(gpt_small(), {4, 4, 4}, recompute, 2)) {
-      EXPECT_NEAR(c.backward_input_s + c.backward_weight_s, c.backward_s, 1e-12 * c.backward_s);
+      EXPECT_NEAR(c[OpKind::backward_input].seconds + c[OpKind::backward_weight].seconds,
+                  c[OpKind::backward].seconds, 1e-12 * c[OpKind::backward].seconds);
     }
   }
   const auto c = costs(gpt_small(), {6, 6});
   // W: 2 b s P, without attention, which has no weights; I: 2 b s P + 8 b s^2 h.
-  EXPECT_DOUBLE_EQ(c[0].backward_weight_s, 6 * 24 * kS * kH * kH / 1e12);
-  EXPECT_DOUBLE_EQ(c[0].backward_input_s, 6 * (24 * kS * kH * kH + 2 * kAttentionFlops) / 1e12);
-  EXPECT_DOUBLE_EQ(c[1].backward_weight_s, (6 * 24 * kS * kH * kH + kHeadFlops) / 1e12);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::backward_weight].seconds, 6 * 24 * kS * kH * kH / 1e12);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::backward_input].seconds,
+                   6 * (24 * kS * kH * kH + 2 * kAttentionFlops) / 1e12);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::backward_weight].seconds,
+                   (6 * 24 * kS * kH * kH + kHeadFlops) / 1e12);
 }
 
 TEST(StageCosts, FullRecomputationRunsTheLayersButNotTheHeadAgain) {
   const auto c = costs(gpt_small(), {6, 6}, Recompute::full);
-  for (const StageCosts& stage : c) EXPECT_DOUBLE_EQ(stage.recompute_flops, 6 * kLayerFlops);
-  EXPECT_DOUBLE_EQ(c[1].backward_s, (18 * kLayerFlops + 2 * kHeadFlops) / 1e12);
+  for (const StageCosts& stage : c)
+    EXPECT_DOUBLE_EQ(stage[OpKind::backward].again_flops, 6 * kLayerFlops);
+  EXPECT_DOUBLE_EQ(c[1][OpKind::backward].seconds, (18 * kLayerFlops + 2 * kHeadFlops) / 1e12);
   const auto plain = costs(gpt_small(), {6, 6});
-  EXPECT_EQ(c[0].forward_s, plain[0].forward_s);
-  EXPECT_EQ(c[0].backward_weight_s, plain[0].backward_weight_s);  // it is part of I
-  EXPECT_EQ(c[0].backward_flops, plain[0].backward_flops);        // model FLOPs stay
+  EXPECT_EQ(c[0][OpKind::forward].seconds, plain[0][OpKind::forward].seconds);
+  EXPECT_EQ(c[0][OpKind::backward_weight].seconds,
+            plain[0][OpKind::backward_weight].seconds);                       // it is part of I
+  EXPECT_EQ(c[0][OpKind::backward].flops, plain[0][OpKind::backward].flops);  // model FLOPs stay
 }
 
 TEST(StageCosts, ABlockRunsItsLayersAgainAndTheOthersKeepTheirActivations) {
@@ -105,10 +110,13 @@ TEST(StageCosts, ABlockRunsItsLayersAgainAndTheOthersKeepTheirActivations) {
   for (int n = 0; n <= 8; ++n) {
     const int again = std::min(n, 6);
     const auto c = costs(gpt_small(), {6, 6}, Recomputation::block(n), b);
-    EXPECT_DOUBLE_EQ(c[0].backward_s, (2 * 6 + again) * b * kLayerFlops / 1e12) << n;
-    EXPECT_DOUBLE_EQ(c[0].backward_input_s + c[0].backward_weight_s, c[0].backward_s) << n;
-    EXPECT_DOUBLE_EQ(c[0].recompute_flops, again * b * kLayerFlops) << n;
-    EXPECT_DOUBLE_EQ(c[1].recompute_flops, again * b * kLayerFlops) << "never the head, " << n;
+    EXPECT_DOUBLE_EQ(c[0][OpKind::backward].seconds, (2 * 6 + again) * b * kLayerFlops / 1e12) << n;
+    EXPECT_DOUBLE_EQ(c[0][OpKind::backward_input].seconds + c[0][OpKind::backward_weight].seconds,
+                     c[0][OpKind::backward].seconds)
+        << n;
+    EXPECT_DOUBLE_EQ(c[0][OpKind::backward].again_flops, again * b * kLayerFlops) << n;
+    EXPECT_DOUBLE_EQ(c[1][OpKind::backward].again_flops, again * b * kLayerFlops)
+        << "never the head, " << n;
     EXPECT_EQ(c[0].activation_bytes, std::llround((6 - again) * kept + again * input)) << n;
     EXPECT_EQ(c[1].activation_bytes,
               std::llround((6 - again) * kept + again * input + softmax + input));
@@ -126,8 +134,8 @@ TEST(StageCosts, UniformGroupsKeepOneInputEachAndMakeAGroupAtOnce) {
   for (int n = 1; n <= 8; ++n) {
     const auto c = costs(gpt_small(), {6, 6}, Recomputation::uniform(n), b);
     const int group = std::min(n, 6), groups = (6 + group - 1) / group;  // 6, 3, 2, 2, 2, 1
-    EXPECT_EQ(c[0].backward_s, full[0].backward_s) << n;
-    EXPECT_EQ(c[0].recompute_flops, full[0].recompute_flops) << n;
+    EXPECT_EQ(c[0][OpKind::backward].seconds, full[0][OpKind::backward].seconds) << n;
+    EXPECT_EQ(c[0][OpKind::backward].again_flops, full[0][OpKind::backward].again_flops) << n;
     EXPECT_EQ(c[0].activation_bytes, std::llround(groups * input)) << n;
     EXPECT_EQ(c[0].activation_after_input_bytes, c[0].activation_bytes) << n;
     EXPECT_EQ(c[0].backward_workspace_bytes, std::llround(group * kept - input)) << n;
@@ -141,8 +149,7 @@ TEST(StageCosts, ABlockExchangesWhatItsLayersDoOnceMore) {
   full.recompute = Recompute::full;
   const auto bytes = [&](const StageCostOptions& of, OpKind kind, Axis axis) {
     const auto c = stage_costs(gpt_small(), plain_device(), {12}, of);
-    return static_cast<double>(
-        c[0].recipes[static_cast<std::size_t>(kind)].bytes(axis, Collective::all_gather));
+    return static_cast<double>(c[0][kind].recipe.bytes(axis, Collective::all_gather));
   };
   for (int n = 0; n <= 12; ++n) {
     options.recompute = Recomputation::block(n);
@@ -174,11 +181,11 @@ TEST(Recomputation, IsReadAsItIsWritten) {
 }
 
 TEST(StageCosts, SelectiveRecomputationRunsAttentionAgain) {
-  EXPECT_DOUBLE_EQ(costs(gpt_small(), {12}, Recompute::selective)[0].recompute_flops,
+  EXPECT_DOUBLE_EQ(costs(gpt_small(), {12}, Recompute::selective)[0][OpKind::backward].again_flops,
                    12 * kAttentionFlops);
   TransformerSpec flash = gpt_small();
   flash.flash_attention = true;
-  EXPECT_DOUBLE_EQ(costs(flash, {12}, Recompute::selective)[0].recompute_flops,
+  EXPECT_DOUBLE_EQ(costs(flash, {12}, Recompute::selective)[0][OpKind::backward].again_flops,
                    12 * kAttentionFlops);
   EXPECT_EQ(costs(flash, {12}, Recompute::selective)[0].activation_bytes,
             costs(flash, {12}, Recompute::none)[0].activation_bytes);
@@ -188,10 +195,11 @@ TEST(StageCosts, TimeIsFlopsOverPeakTimesEfficiency) {
   DeviceSpec d = plain_device();
   d.efficiency = {{768, 0.25}};
   const auto c = stage_costs(gpt_small(), d, {12}, {});
-  EXPECT_DOUBLE_EQ(c[0].forward_s, (12 * kLayerFlops + kHeadFlops) / 0.25e12);
+  EXPECT_DOUBLE_EQ(c[0][OpKind::forward].seconds, (12 * kLayerFlops + kHeadFlops) / 0.25e12);
   TransformerSpec single = gpt_small();
   single.compute_type = "fp32";  // a tenth of the rate
-  EXPECT_DOUBLE_EQ(stage_costs(single, d, {12}, {})[0].forward_s, 10 * c[0].forward_s);
+  EXPECT_DOUBLE_EQ(stage_costs(single, d, {12}, {})[0][OpKind::forward].seconds,
+                   10 * c[0][OpKind::forward].seconds);
 }
 
 TEST(StageCosts, NoOpIsShorterThanTheLaunchOfItsKernels) {
@@ -199,11 +207,12 @@ TEST(StageCosts, NoOpIsShorterThanTheLaunchOfItsKernels) {
   d.peak_flops_per_s["fp16"] = 1e30;
   d.launch_s = 1e-6;
   const auto plain = stage_costs(gpt_small(), d, {3, 9}, {});
-  EXPECT_DOUBLE_EQ(plain[0].forward_s, 3 * 20e-6);
-  EXPECT_DOUBLE_EQ(plain[0].backward_s, 3 * 40e-6);
-  EXPECT_NEAR(plain[0].backward_input_s + plain[0].backward_weight_s, plain[0].backward_s, 1e-15);
+  EXPECT_DOUBLE_EQ(plain[0][OpKind::forward].seconds, 3 * 20e-6);
+  EXPECT_DOUBLE_EQ(plain[0][OpKind::backward].seconds, 3 * 40e-6);
+  EXPECT_NEAR(plain[0][OpKind::backward_input].seconds + plain[0][OpKind::backward_weight].seconds,
+              plain[0][OpKind::backward].seconds, 1e-15);
   const auto again = stage_costs(gpt_small(), d, {3, 9}, {1, Recompute::full});
-  EXPECT_DOUBLE_EQ(again[0].backward_s, 3 * 60e-6);
+  EXPECT_DOUBLE_EQ(again[0][OpKind::backward].seconds, 3 * 60e-6);
 }
 
 TEST(StageCosts, OptimizerStepStreamsItsState) {
@@ -265,7 +274,7 @@ std::vector<double> judged(const TransformerSpec& model, const DeviceSpec& devic
                            const std::vector<int>& layers, const StageCostOptions& options) {
   std::vector<double> times;
   for (const StageCosts& c : stage_costs(model, device, layers, options))
-    times.push_back(c.forward_s + c.backward_s);
+    times.push_back(c[OpKind::forward].seconds + c[OpKind::backward].seconds);
   std::ranges::sort(times, std::greater<>());
   return times;
 }
@@ -410,7 +419,7 @@ TEST(StageGradients, AddUpToTheStage) {
           seconds += layer.backward_s;
         }
         EXPECT_NEAR(bytes, static_cast<double>(c[i].reduced_bytes), 1) << i;
-        EXPECT_NEAR(seconds, c[i].backward_s, 1e-12) << i;
+        EXPECT_NEAR(seconds, c[i][OpKind::backward].seconds, 1e-12) << i;
       }
     }
   }

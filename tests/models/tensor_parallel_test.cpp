@@ -125,27 +125,27 @@ constexpr std::int64_t kX = 2LL * 2048 * 12288;  // s b h elements of 2 bytes
 
 TEST(TensorTraffic, IsTwoAllReducesALayerEachWay) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, false});
-  EXPECT_EQ(c[1].recipes[kF], all_reduces(64 * kX, 64));
-  EXPECT_EQ(c[1].recipes[kB], all_reduces(64 * kX, 64));
-  EXPECT_EQ(c[1].recipes[kI], all_reduces(64 * kX, 64));
-  EXPECT_EQ(c[1].recipes[kW], Recipe{});
+  EXPECT_EQ(c[1].ops[kF].recipe, all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].ops[kB].recipe, all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].ops[kI].recipe, all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[1].ops[kW].recipe, Recipe{});
 }
 
 TEST(TensorTraffic, EmbeddingAndHeadHaveTheirOwn) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, false});
-  EXPECT_EQ(c[0].recipes[kF], all_reduces(65 * kX, 65));
-  EXPECT_EQ(c[0].recipes[kB], all_reduces(64 * kX, 64));
-  EXPECT_EQ(c[2].recipes[kF], all_reduces(64 * kX + 3LL * 4 * 2048, 67));
-  EXPECT_EQ(c[2].recipes[kI], all_reduces(65 * kX, 65));
+  EXPECT_EQ(c[0].ops[kF].recipe, all_reduces(65 * kX, 65));
+  EXPECT_EQ(c[0].ops[kB].recipe, all_reduces(64 * kX, 64));
+  EXPECT_EQ(c[2].ops[kF].recipe, all_reduces(64 * kX + 3LL * 4 * 2048, 67));
+  EXPECT_EQ(c[2].ops[kI].recipe, all_reduces(65 * kX, 65));
 }
 
 TEST(TensorTraffic, RecomputedLayersRepeatThatOfTheForward) {
   const auto full = costs(gpt3(), {32, 32, 32}, {8, false}, Recompute::full);
-  EXPECT_EQ(full[1].recipes[kF], all_reduces(64 * kX, 64));
-  EXPECT_EQ(full[1].recipes[kB], all_reduces(128 * kX, 128));
+  EXPECT_EQ(full[1].ops[kF].recipe, all_reduces(64 * kX, 64));
+  EXPECT_EQ(full[1].ops[kB].recipe, all_reduces(128 * kX, 128));
   // Attention by itself exchanges nothing.
   const auto selective = costs(gpt3(), {32, 32, 32}, {8, false}, Recompute::selective);
-  EXPECT_EQ(selective[1].recipes[kB], all_reduces(64 * kX, 64));
+  EXPECT_EQ(selective[1].ops[kB].recipe, all_reduces(64 * kX, 64));
 }
 
 /// So many all-gathers and reduce-scatters of x, and all-reduces of the LM head's numbers.
@@ -162,20 +162,20 @@ void expect(const Recipe& recipe, int gathers, int scatters, int head = 0) {
 
 TEST(TensorTraffic, SequenceParallelismGathersInputsOnceMoreForTheWeights) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, true});
-  expect(c[1].recipes[kF], 64, 64);
-  expect(c[1].recipes[kI], 64, 64);
-  expect(c[1].recipes[kW], 64, 0);
-  expect(c[1].recipes[kB], 128, 64);
-  expect(c[0].recipes[kF], 64, 65);  // the embedding
-  expect(c[0].recipes[kI], 64, 64);
-  expect(c[0].recipes[kW], 65, 0);
-  expect(c[2].recipes[kF], 65, 64, 3);  // the LM head
-  expect(c[2].recipes[kI], 64, 65);
-  expect(c[2].recipes[kW], 65, 0);
+  expect(c[1].ops[kF].recipe, 64, 64);
+  expect(c[1].ops[kI].recipe, 64, 64);
+  expect(c[1].ops[kW].recipe, 64, 0);
+  expect(c[1].ops[kB].recipe, 128, 64);
+  expect(c[0].ops[kF].recipe, 64, 65);  // the embedding
+  expect(c[0].ops[kI].recipe, 64, 64);
+  expect(c[0].ops[kW].recipe, 65, 0);
+  expect(c[2].ops[kF].recipe, 65, 64, 3);  // the LM head
+  expect(c[2].ops[kI].recipe, 64, 65);
+  expect(c[2].ops[kW].recipe, 65, 0);
 }
 
 TEST(TensorTraffic, GathersBeforeItComputesAndScattersAfterIt) {
-  const Recipe forward = costs(gpt3(), {32, 32, 32}, {8, true})[1].recipes[kF];
+  const Recipe forward = costs(gpt3(), {32, 32, 32}, {8, true})[1].ops[kF].recipe;
   EXPECT_TRUE(forward.serial());
   EXPECT_EQ(forward.times, 64);
   ASSERT_EQ(forward.segments.size(), 3U);
@@ -189,25 +189,26 @@ TEST(TensorTraffic, MessagesThatAreDividedAreGathered) {
   const auto gathered = [](const Recipe& recipe) {
     return recipe.bytes(Axis::tensor, Collective::all_gather);
   };
-  EXPECT_EQ(gathered(c[0].recipes[kF]), 0);
-  EXPECT_EQ(gathered(c[1].recipes[kF]), kX);
-  EXPECT_EQ(gathered(c[1].recipes[kI]), kX);
-  EXPECT_EQ(gathered(c[2].recipes[kI]), 0);
-  EXPECT_EQ(c[1].recipes[kF].bytes(Axis::tensor, Collective::all_reduce), 64 * kX);
+  EXPECT_EQ(gathered(c[0].ops[kF].recipe), 0);
+  EXPECT_EQ(gathered(c[1].ops[kF].recipe), kX);
+  EXPECT_EQ(gathered(c[1].ops[kI].recipe), kX);
+  EXPECT_EQ(gathered(c[2].ops[kI].recipe), 0);
+  EXPECT_EQ(c[1].ops[kF].recipe.bytes(Axis::tensor, Collective::all_reduce), 64 * kX);
 }
 
 TEST(TensorTraffic, GrowsWithTheMicrobatchAndNotWithTheDegree) {
   const auto two = costs(gpt3(), {96}, {2, false}), eight = costs(gpt3(), {96}, {8, false});
-  EXPECT_EQ(two[0].recipes, eight[0].recipes);
+  for (std::size_t kind = 0; kind < two[0].ops.size(); ++kind)
+    EXPECT_EQ(two[0].ops[kind].recipe, eight[0].ops[kind].recipe) << kind;
   const auto of_three = costs(gpt3(), {96}, {8, false}, Recompute::none, 3);
-  EXPECT_EQ(of_three[0].recipes[kF].bytes(Axis::tensor, Collective::all_reduce),
-            3 * eight[0].recipes[kF].bytes(Axis::tensor, Collective::all_reduce));
-  EXPECT_EQ(of_three[0].recipes[kF].times, eight[0].recipes[kF].times);
+  EXPECT_EQ(of_three[0].ops[kF].recipe.bytes(Axis::tensor, Collective::all_reduce),
+            3 * eight[0].ops[kF].recipe.bytes(Axis::tensor, Collective::all_reduce));
+  EXPECT_EQ(of_three[0].ops[kF].recipe.times, eight[0].ops[kF].recipe.times);
 }
 
 TEST(TensorTraffic, OfAWholeStageIsNone) {
   for (const StageCosts& c : costs(gpt3(), {48, 48}, {})) {
-    for (const Recipe& recipe : c.recipes) EXPECT_EQ(recipe, Recipe{});
+    for (const OpCost& op : c.ops) EXPECT_EQ(op.recipe, Recipe{});
   }
 }
 
@@ -217,11 +218,12 @@ TEST(TensorTraffic, OfAWholeStageIsNone) {
 TEST(TensorTimes, AreTheWholeModelsDividedWhereEfficiencyIsConstant) {
   const auto one = costs(gpt3(), {48, 48}, {}), eight = costs(gpt3(), {48, 48}, {8, false});
   for (std::size_t i = 0; i < one.size(); ++i) {
-    EXPECT_DOUBLE_EQ(8 * eight[i].forward_s, one[i].forward_s);
-    EXPECT_DOUBLE_EQ(8 * eight[i].backward_s, one[i].backward_s);
-    EXPECT_DOUBLE_EQ(8 * eight[i].forward_flops, one[i].forward_flops);
-    EXPECT_NEAR(eight[i].backward_input_s + eight[i].backward_weight_s, eight[i].backward_s,
-                1e-12 * eight[i].backward_s);
+    EXPECT_DOUBLE_EQ(8 * eight[i][OpKind::forward].seconds, one[i][OpKind::forward].seconds);
+    EXPECT_DOUBLE_EQ(8 * eight[i][OpKind::backward].seconds, one[i][OpKind::backward].seconds);
+    EXPECT_DOUBLE_EQ(8 * eight[i][OpKind::forward].flops, one[i][OpKind::forward].flops);
+    EXPECT_NEAR(
+        eight[i][OpKind::backward_input].seconds + eight[i][OpKind::backward_weight].seconds,
+        eight[i][OpKind::backward].seconds, 1e-12 * eight[i][OpKind::backward].seconds);
   }
 }
 
@@ -229,7 +231,7 @@ TEST(TensorTimes, NarrowerMatricesAreAsEfficientAsThoseOfTheSameSize) {
   DeviceSpec d = plain_device();
   d.efficiency = {{6144, 0.3}, {12288, 0.6}};
   const auto of = [&](int degree) {
-    return stage_costs(gpt3(), d, {96}, {.tensor = {degree, false}})[0].forward_s;
+    return stage_costs(gpt3(), d, {96}, {.tensor = {degree, false}})[0][OpKind::forward].seconds;
   };
   EXPECT_DOUBLE_EQ(4 * of(4), 2 * of(1)) << "12288 / sqrt(4) = 6144";
 }
@@ -244,19 +246,23 @@ TEST(TensorTimes, NormsTakeTheirWholeTimeUnlessTheSequenceIsDivided) {
   // 10 elements and 2 masks, of which 1/8 is in the FLOPs' time.
   const double repeated = 96 * 7.0 / 8 * 22.0 * 2048 * 12288 / 1e12;
   const StageCosts plain = of(false, Recompute::none), divided = of(true, Recompute::none);
-  EXPECT_NEAR(plain.forward_s - divided.forward_s, repeated, 1e-9 * plain.forward_s);
-  EXPECT_NEAR(plain.backward_s - divided.backward_s, repeated, 1e-9 * plain.backward_s);
-  EXPECT_DOUBLE_EQ(plain.backward_weight_s, divided.backward_weight_s);
-  EXPECT_NEAR(of(false, Recompute::full).backward_s - of(true, Recompute::full).backward_s,
-              2 * repeated, 1e-9 * plain.backward_s);
+  EXPECT_NEAR(plain[OpKind::forward].seconds - divided[OpKind::forward].seconds, repeated,
+              1e-9 * plain[OpKind::forward].seconds);
+  EXPECT_NEAR(plain[OpKind::backward].seconds - divided[OpKind::backward].seconds, repeated,
+              1e-9 * plain[OpKind::backward].seconds);
+  EXPECT_DOUBLE_EQ(plain[OpKind::backward_weight].seconds,
+                   divided[OpKind::backward_weight].seconds);
+  EXPECT_NEAR(of(false, Recompute::full)[OpKind::backward].seconds -
+                  of(true, Recompute::full)[OpKind::backward].seconds,
+              2 * repeated, 1e-9 * plain[OpKind::backward].seconds);
 }
 
 TEST(TensorTimes, LaunchesAreNotDivided) {
   DeviceSpec d = plain_device();
   d.peak_flops_per_s["fp16"] = 1e30;
   d.launch_s = 1e-6;
-  EXPECT_EQ(stage_costs(gpt3(), d, {96}, {.tensor = {8, false}})[0].forward_s,
-            stage_costs(gpt3(), d, {96}, {})[0].forward_s);
+  EXPECT_EQ(stage_costs(gpt3(), d, {96}, {.tensor = {8, false}})[0][OpKind::forward].seconds,
+            stage_costs(gpt3(), d, {96}, {})[0][OpKind::forward].seconds);
 }
 
 // Distributed optimizer

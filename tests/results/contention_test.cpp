@@ -34,11 +34,11 @@ double makespan_s(const std::string& scenario) { return run(scenario).timeline->
 TEST(Contention, OpsThatOverlapInPartAreSlowedByTheirShare) {
   // F0, F1, B1 one after the other; then B0 and the step of stage 1 meet; then the step of stage 0.
   const Simulation s = run(text("{products_by_steps: 2, steps_by_products: 3}", 1));
-  EXPECT_NEAR(s.scenario.costs[0].forward_s, 1e-3, 1e-9) << "met nobody";
+  EXPECT_NEAR(s.scenario.costs[0][OpKind::forward].seconds, 1e-3, 1e-9) << "met nobody";
   // B0 has a step beside it all the time; the step T = 1 + 2 (2 / T) has B0 for the first 2 ms.
-  EXPECT_NEAR(s.scenario.costs[0].backward_s, 2e-3, 1e-6);
+  EXPECT_NEAR(s.scenario.costs[0][OpKind::backward].seconds, 2e-3, 1e-6);
   EXPECT_NEAR(s.scenario.costs[1].step_s, (1 + std::sqrt(17.0)) / 2 * 1e-3, 1e-6);
-  EXPECT_NEAR(s.scenario.costs[1].backward_s, 1e-3, 1e-9);
+  EXPECT_NEAR(s.scenario.costs[1][OpKind::backward].seconds, 1e-3, 1e-9);
   EXPECT_NEAR(s.timeline->makespan_s, 6e-3, 1e-6);
 }
 

@@ -48,10 +48,10 @@ double ring_s(int context, int parts, double s_per_byte, double latency_s) {
 TEST(ContextParallel, DividesEveryOp) {
   const Scenario one = scenario("context: 1"), four = scenario("context: 4");
   const StageCosts &whole = one.costs[1], &part = four.costs[1];
-  EXPECT_DOUBLE_EQ(whole.forward_flops, kLayers * layer_forward_flops());
-  EXPECT_DOUBLE_EQ(part.forward_flops, whole.forward_flops / 4);
-  EXPECT_DOUBLE_EQ(part.backward_flops, whole.backward_flops / 4);
-  EXPECT_NEAR(part.forward_s, whole.forward_s / 4, 1e-12);
+  EXPECT_DOUBLE_EQ(whole[OpKind::forward].flops, kLayers * layer_forward_flops());
+  EXPECT_DOUBLE_EQ(part[OpKind::forward].flops, whole[OpKind::forward].flops / 4);
+  EXPECT_DOUBLE_EQ(part[OpKind::backward].flops, whole[OpKind::backward].flops / 4);
+  EXPECT_NEAR(part[OpKind::forward].seconds, whole[OpKind::forward].seconds / 4, 1e-12);
   EXPECT_EQ(part.output_bytes, whole.output_bytes / 4);
   EXPECT_EQ(part.activation_bytes, whole.activation_bytes / 4);
   EXPECT_EQ(part.weight_bytes, whole.weight_bytes) << "every rank has all of them";
@@ -76,13 +76,15 @@ TEST(ContextParallel, HidesTheRingUnderAttentionWhereThatTakesLonger) {
     const Scenario s = scenario("context: 4", fmt::format("{} GB/s", gb_per_s));
     const Simulation done = simulate(s, EngineChoice::exact);
     const double attention = 2 * kTokens * kTokens * kHidden;  // FLOPs that the mask leaves
-    const double attention_s =
-        s.costs[1].forward_s / kLayers * attention / (layer_forward_flops() - attention);
+    const double attention_s = s.costs[1][OpKind::forward].seconds / kLayers * attention /
+                               (layer_forward_flops() - attention);
     const double under = attention_s * 3 / 4;
     const double ring = ring_s(4, 1, 1e-9 / gb_per_s, 2e-6),
                  back = ring_s(4, 2, 1e-9 / gb_per_s, 2e-6);
-    const double forward_s = s.costs[1].forward_s + kLayers * std::max(0.0, ring - under);
-    const double backward_s = s.costs[1].backward_s + kLayers * std::max(0.0, back - 2 * under);
+    const double forward_s =
+        s.costs[1][OpKind::forward].seconds + kLayers * std::max(0.0, ring - under);
+    const double backward_s =
+        s.costs[1][OpKind::backward].seconds + kLayers * std::max(0.0, back - 2 * under);
     const OpLists& ops = done.program.ops;
     bool seen[2] = {false, false};
     for (std::uint32_t g = ops.begin(1); g < ops.end(1); ++g) {
@@ -140,7 +142,7 @@ TEST(ContextParallel, RecomputesTheRingWithTheLayer) {
   const Scenario none = scenario("context: 4"), full = scenario("context: 4, recompute: full"),
                  selective = scenario("context: 4, recompute: selective");
   const auto bytes = [](const Scenario& s) {
-    return s.costs[1].recipes[kB].bytes(Axis::context, Collective::all_gather);
+    return s.costs[1].ops[kB].recipe.bytes(Axis::context, Collective::all_gather);
   };
   EXPECT_EQ(2 * bytes(full), 3 * bytes(none));
   EXPECT_EQ(bytes(selective), bytes(none));

@@ -129,7 +129,7 @@ TEST(Software, CausalFlashAttentionTakesHalfAlsoWithoutAStack) {
         "cluster: {{base: dgx-h100, nodes: 2}}\nschedule: 1f1b\npipeline: {{stages: 4, "
         "width: 4}}\n",
         flash));
-    return s.scenario.costs[1].forward_s;
+    return s.scenario.costs[1][OpKind::forward].seconds;
   };
   const TransformerSpec model = load_model("llama-3-8b");
   const double ratio = 131072.0 / 8192, matrices = model.layer_weight_flops(ratio);

@@ -76,9 +76,9 @@ TEST(Groups, EveryStageTakesItsTimeOnItsOwnDevice) {
   const auto both = costs(mixed);
   const auto slow = costs("{inter: 1 GB/s, nodes: 2, devices_per_node: 1, device: V100-16}");
   const auto fast = costs("{inter: 1 GB/s, nodes: 2, devices_per_node: 1, device: A100-80}");
-  EXPECT_EQ(both[0].forward_s, slow[0].forward_s);
-  EXPECT_EQ(both[1].forward_s, fast[1].forward_s);
-  EXPECT_LT(both[1].forward_s, slow[1].forward_s);
+  EXPECT_EQ(both[0][OpKind::forward].seconds, slow[0][OpKind::forward].seconds);
+  EXPECT_EQ(both[1][OpKind::forward].seconds, fast[1][OpKind::forward].seconds);
+  EXPECT_LT(both[1][OpKind::forward].seconds, slow[1][OpKind::forward].seconds);
 }
 
 TEST(Groups, ABalancedSplitGivesTheFasterDeviceMoreLayers) {
@@ -87,7 +87,9 @@ TEST(Groups, ABalancedSplitGivesTheFasterDeviceMoreLayers) {
            "stages: 2, split: balanced", "gpt-355m");
   ASSERT_EQ(s.layers.size(), 2U);
   EXPECT_GT(s.layers[1], s.layers[0]);
-  const auto time = [&](std::size_t i) { return s.costs[i].forward_s + s.costs[i].backward_s; };
+  const auto time = [&](std::size_t i) {
+    return s.costs[i][OpKind::forward].seconds + s.costs[i][OpKind::backward].seconds;
+  };
   const double layer_s = time(0) / s.layers[0];
   EXPECT_NEAR(time(0), time(1), layer_s);
 }
@@ -279,7 +281,8 @@ TEST(DividedReplication, DividesTheWorkAndNotTheMessages) {
   const Scenario split =
       read(kTwoNodes, "stages: 2, width: 3, replication: split, microbatch_size: 6");
   for (std::size_t s = 0; s < 2; ++s) {
-    EXPECT_DOUBLE_EQ(split.costs[s].forward_s, whole.costs[s].forward_s / 3);
+    EXPECT_DOUBLE_EQ(split.costs[s][OpKind::forward].seconds,
+                     whole.costs[s][OpKind::forward].seconds / 3);
     EXPECT_EQ(split.costs[s].output_bytes, whole.costs[s].output_bytes);
     EXPECT_EQ(split.costs[s].weight_bytes, whole.costs[s].weight_bytes);
   }
@@ -302,13 +305,16 @@ TEST(UnlikeReplicas, HaveTimesOfTheirOwn) {
       "GB/s, groups: [{device: A100-80}, {device: V100-16}]}\n";
   const Scenario apart = parse_scenario(mixed + "pipeline: {stages: 2, width: 4}\n", "test.yaml");
   EXPECT_TRUE(apart.unlike.kind.empty()) << "each stage has one kind";
-  EXPECT_LT(apart.costs[0].forward_s, apart.costs[1].forward_s);
+  EXPECT_LT(apart.costs[0][OpKind::forward].seconds, apart.costs[1][OpKind::forward].seconds);
   const Scenario across = parse_scenario(
       mixed + "pipeline: {stages: 4, width: 2, rank_order: pipeline-first}\n", "test.yaml");
   EXPECT_EQ(across.unlike.kind, (std::vector<std::size_t>{0, 0, 0, 0, 1, 1, 1, 1}));
   ASSERT_EQ(across.unlike.costs.size(), 2U);
-  EXPECT_LT(across.unlike.costs[0][1].forward_s, 0.7 * across.unlike.costs[1][1].forward_s);
-  EXPECT_EQ(across.costs[1].forward_s, across.unlike.costs[1][1].forward_s) << "the slowest";
+  EXPECT_LT(across.unlike.costs[0][1][OpKind::forward].seconds,
+            0.7 * across.unlike.costs[1][1][OpKind::forward].seconds);
+  EXPECT_EQ(across.costs[1][OpKind::forward].seconds,
+            across.unlike.costs[1][1][OpKind::forward].seconds)
+      << "the slowest";
 }
 
 TEST(UnevenReplicas, AreGivenLayersForAllOfThem) {
@@ -334,7 +340,8 @@ TEST(UnlikeReplicas, AreToldApartByMoreThanTheirName) {
       "memory: 8 GiB}}]}\npipeline: {stages: 1, width: 2}\n",
       "test.yaml");
   ASSERT_EQ(s.unlike.costs.size(), 2U);
-  EXPECT_LT(s.unlike.costs[0][0].forward_s, 0.2 * s.unlike.costs[1][0].forward_s);
+  EXPECT_LT(s.unlike.costs[0][0][OpKind::forward].seconds,
+            0.2 * s.unlike.costs[1][0][OpKind::forward].seconds);
 }
 
 TEST(Groups, TakeTheNetworkOfTheirClusterOverTheirBases) {

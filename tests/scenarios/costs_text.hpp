@@ -10,25 +10,24 @@
 
 namespace penstock {
 
-inline std::string cost_text(const StageCosts& c) {
-  std::string text = fmt::format("{} {} {} {} {} {} {} {} | ", c.forward_s, c.backward_s,
-                                 c.backward_input_s, c.backward_weight_s, c.step_s, c.reduce_grad_s,
-                                 c.overlap_saving_s, c.recompute_s);
-  text += fmt::format("{} {} {} {} {} {} {} {} | ", c.output_bytes, c.weight_bytes,
-                      c.gradient_bytes, c.reduced_bytes, c.optimizer_bytes, c.version_bytes,
-                      c.activation_bytes, c.activation_after_input_bytes);
-  text +=
-      fmt::format("{} {} {} {} {} {} {} {}", c.stored_activation_bytes, c.stored_workspace_bytes,
-                  c.forward_workspace_bytes, c.backward_workspace_bytes, c.forward_flops,
-                  c.backward_flops, c.recompute_flops, c.backward_microbatches);
-  for (const Recipe& recipe : c.recipes) {
-    text += fmt::format(" | {}", recipe.times);
-    for (const Segment& s : recipe.segments)
+inline std::string pass_text(const PassCosts& c) {
+  std::string text = fmt::format("{} {} {} {}", c.activation_bytes, c.activation_after_input_bytes,
+                                 c.forward_workspace_bytes, c.backward_workspace_bytes);
+  for (const OpCost& op : c.ops) {
+    text += fmt::format(" | {} {} {} {}", op.seconds, op.flops, op.again_flops, op.recipe.times);
+    for (const Segment& s : op.recipe.segments)
       text +=
           fmt::format(" {} {} {} {} {} {} {}", static_cast<int>(s.lane), static_cast<int>(s.axis),
                       static_cast<int>(s.what), s.after, s.calls, s.share, s.bytes);
   }
-  return text + "\n";
+  return text;
+}
+
+inline std::string cost_text(const StageCosts& c) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} | {} | {}\n", c.step_s, c.reduce_grad_s,
+                     c.overlap_saving_s, c.output_bytes, c.weight_bytes, c.gradient_bytes,
+                     c.reduced_bytes, c.optimizer_bytes, c.version_bytes, c.backward_microbatches,
+                     pass_text(c), c.stored ? pass_text(*c.stored) : "");
 }
 
 inline std::string costs_text(const std::vector<StageCosts>& costs) {

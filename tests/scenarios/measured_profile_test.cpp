@@ -51,23 +51,24 @@ TEST(Profile, CostsOfStagesAreThoseOfItsRows) {
   const Scenario s = beside_tests(text("stages: 2, microbatch_size: 2"));
   ASSERT_EQ(s.costs.size(), 2U);
   // Loaded rows: 0.1 + 2 * 1 + 0.4 and 0.1 + 2 * 1 + 0.9 ms.
-  EXPECT_NEAR(s.costs[0].forward_s, 2.5e-3, 1e-12);
-  EXPECT_NEAR(s.costs[1].forward_s, 3.0e-3, 1e-12);
-  EXPECT_NEAR(s.costs[0].backward_s, 5.0e-3, 1e-12);
-  EXPECT_NEAR(s.costs[1].backward_s, 6.0e-3, 1e-12);
-  EXPECT_NEAR(s.costs[1].backward_input_s, 3.0e-3, 1e-12) << "half of B where no parts were given";
+  EXPECT_NEAR(s.costs[0][OpKind::forward].seconds, 2.5e-3, 1e-12);
+  EXPECT_NEAR(s.costs[1][OpKind::forward].seconds, 3.0e-3, 1e-12);
+  EXPECT_NEAR(s.costs[0][OpKind::backward].seconds, 5.0e-3, 1e-12);
+  EXPECT_NEAR(s.costs[1][OpKind::backward].seconds, 6.0e-3, 1e-12);
+  EXPECT_NEAR(s.costs[1][OpKind::backward_input].seconds, 3.0e-3, 1e-12)
+      << "half of B where no parts were given";
   EXPECT_EQ(s.costs[0].output_bytes, 4 * 2 * 16 * 8);
   EXPECT_TRUE(has_note(s, "with 2 devices at work"));
 }
 
 TEST(Profile, OneDeviceIsAloneAndMayBeToldOtherwise) {
   const std::string one = "stages: 1, microbatch_size: 2";
-  EXPECT_NEAR(beside_tests(text(one)).costs[0].forward_s, (0.1 + 4 * 0.5 + 0.4 + 0.9) * 1e-3,
-              1e-12);
+  EXPECT_NEAR(beside_tests(text(one)).costs[0][OpKind::forward].seconds,
+              (0.1 + 4 * 0.5 + 0.4 + 0.9) * 1e-3, 1e-12);
   const std::string told =
       "model: {base: profiles/tiny.yaml, measured_load: loaded}\ncluster: profiles/tiny.yaml\n";
-  EXPECT_NEAR(beside_tests(text(one, told)).costs[0].forward_s, (0.1 + 4 * 1.0 + 0.4 + 0.9) * 1e-3,
-              1e-12);
+  EXPECT_NEAR(beside_tests(text(one, told)).costs[0][OpKind::forward].seconds,
+              (0.1 + 4 * 1.0 + 0.4 + 0.9) * 1e-3, 1e-12);
 }
 
 TEST(Profile, SimulatesToTheMakespanByHand) {
@@ -95,14 +96,14 @@ TEST(Profile, KeysCanBeChangedByBase) {
       beside_tests(text("stages: 2, microbatch_size: 2",
                         "model: {base: profiles/tiny.yaml, num_layers: 8}\n"
                         "cluster: {base: profiles/tiny.yaml, intra: {latency: 1 ms}}\n"));
-  EXPECT_NEAR(s.costs[0].forward_s, (0.1 + 4 * 1.0 + 0.4) * 1e-3, 1e-12);
+  EXPECT_NEAR(s.costs[0][OpKind::forward].seconds, (0.1 + 4 * 1.0 + 0.4) * 1e-3, 1e-12);
   EXPECT_DOUBLE_EQ(s.cluster.intra.latency_s, 1e-3);
   EXPECT_DOUBLE_EQ(s.cluster.intra.bytes_per_s, 1e6);
 }
 
 TEST(Profile, MicrobatchesBetweenSizesAreInterpolated) {
   const Scenario s = beside_tests(text("stages: 2, microbatch_size: 3"));
-  EXPECT_NEAR(s.costs[0].forward_s, (0.1 + 2 * 1.5 + 0.6) * 1e-3, 1e-12);
+  EXPECT_NEAR(s.costs[0][OpKind::forward].seconds, (0.1 + 2 * 1.5 + 0.6) * 1e-3, 1e-12);
 }
 
 TEST(Profile, BalancedSplitFollowsTheMeasuredTimes) {

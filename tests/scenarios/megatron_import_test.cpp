@@ -822,8 +822,8 @@ TEST(Megatron, WhatIsExportedComesBackAsTheSameJob) {
     EXPECT_EQ(back.distributed_optimizer, s.distributed_optimizer);
     ASSERT_EQ(back.costs.size(), s.costs.size());
     for (std::size_t i = 0; i < s.costs.size(); ++i) {
-      EXPECT_EQ(back.costs[i].forward_s, s.costs[i].forward_s);
-      EXPECT_EQ(back.costs[i].backward_s, s.costs[i].backward_s);
+      EXPECT_EQ(back.costs[i][OpKind::forward].seconds, s.costs[i][OpKind::forward].seconds);
+      EXPECT_EQ(back.costs[i][OpKind::backward].seconds, s.costs[i][OpKind::backward].seconds);
       EXPECT_EQ(back.costs[i].reduce_grad_s, s.costs[i].reduce_grad_s);
       EXPECT_EQ(back.costs[i].step_s, s.costs[i].step_s);
       EXPECT_EQ(back.costs[i].activation_bytes, s.costs[i].activation_bytes);

@@ -37,8 +37,8 @@ TEST(Set, KeyWithAndWithoutDots) {
   EXPECT_EQ(with(kAbstract, {"pipeline.microbatches=3"}).shape.microbatches_per_update, 3U);
   EXPECT_EQ(with(kAbstract, {"microbatches=3"}).shape.microbatches_per_update, 3U);
   EXPECT_EQ(with(kAbstract, {"batches=7"}).shape.batches, 7U);
-  EXPECT_EQ(with(kAbstract, {"model.forward=3 ms"}).costs[0].forward_s, 0.003);
-  EXPECT_EQ(with(kAbstract, {"forward=3ms"}).costs[0].forward_s, 0.003);
+  EXPECT_EQ(with(kAbstract, {"model.forward=3 ms"}).costs[0][OpKind::forward].seconds, 0.003);
+  EXPECT_EQ(with(kAbstract, {"forward=3ms"}).costs[0][OpKind::forward].seconds, 0.003);
   EXPECT_EQ(with(kAbstract, {"link.latency=5 us"}).cluster.link->latency_s, 5e-6);
   EXPECT_EQ(with(kReal, {"device.memory=32 GiB"}).cluster.device.memory_bytes,
             std::int64_t{32} << 30);
@@ -55,7 +55,9 @@ TEST(Set, KeyThatIsNotThere) {
   EXPECT_EQ(
       with("model: {forward: 1 s, backward: 1 s}\nschedule: gpipe\n", {"stages=3"}).shape.depth,
       3U);
-  EXPECT_EQ(with("schedule: gpipe\n", {"forward=1 s", "backward=2 s"}).costs[0].backward_s, 2);
+  EXPECT_EQ(
+      with("schedule: gpipe\n", {"forward=1 s", "backward=2 s"}).costs[0][OpKind::backward].seconds,
+      2);
 }
 
 TEST(Set, MemoryKeepsWhatTheDeviceReserves) {
@@ -67,9 +69,10 @@ TEST(Set, MemoryKeepsWhatTheDeviceReserves) {
 }
 
 TEST(Set, ListsAndMaps) {
-  EXPECT_EQ(with(kAbstract, {"forward=[1 s, 2 s, 3 s, 4 s]"}).costs[3].forward_s, 4);
+  EXPECT_EQ(with(kAbstract, {"forward=[1 s, 2 s, 3 s, 4 s]"}).costs[3][OpKind::forward].seconds, 4);
   EXPECT_EQ(with(kReal, {"stages=4", "split=[7, 9, 9, 7]"}).layers, (std::vector<int>{7, 9, 9, 7}));
-  EXPECT_EQ(with(kReal, {"model={forward: 1 s, backward: 3 s}"}).costs[0].backward_s, 3)
+  EXPECT_EQ(with(kReal, {"model={forward: 1 s, backward: 3 s}"}).costs[0][OpKind::backward].seconds,
+            3)
       << "a map replaces";
   EXPECT_EQ(with(kAbstract, {"pipeline={stages: 2}"}).shape.microbatches_per_update, 1U);
   EXPECT_EQ(with(kAbstract, {"cluster.link={latency: 2 s}"}).cluster.link->latency_s, 2);

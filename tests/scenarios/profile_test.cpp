@@ -63,7 +63,7 @@ TEST_F(ProfiledModel, IsNamedByItsFileOrByAKey) {
     const Scenario s = read(model, "{stages: 1}");
     EXPECT_FALSE(s.transformer) << model;
     EXPECT_EQ(s.profile->layers.size(), 4U) << model;
-    EXPECT_DOUBLE_EQ(s.costs[0].forward_s, 0.004) << model;
+    EXPECT_DOUBLE_EQ(s.costs[0][OpKind::forward].seconds, 0.004) << model;
   }
 }
 
@@ -85,7 +85,7 @@ TEST_F(ProfiledModel, ReplicasCountInTheBalance) {
 TEST_F(ProfiledModel, TimesAreScaledFromTheProfilesBatch) {
   const Scenario s = read("{profile: graph.txt, profile_batch: 128}",
                           "{stages: 2, microbatch_size: 32, split: [2, 2]}");
-  EXPECT_DOUBLE_EQ(s.costs[0].backward_s, 0.001);
+  EXPECT_DOUBLE_EQ(s.costs[0][OpKind::backward].seconds, 0.001);
   EXPECT_EQ(s.costs[0].output_bytes, 13);  // 12.5
   EXPECT_EQ(s.costs[0].weight_bytes, 80'000'000);
   EXPECT_EQ(read("graph.txt", "{stages: 2, microbatch_size: 32}").costs[0].output_bytes, 50);

@@ -124,8 +124,8 @@ TEST(RecomputeByStage, OfMeasuredLayersEachUsesItsOwnRows) {
       "stages: 3, microbatches: 1, split: [2, 2, 2]"};
   expect_each_its_own(base, {"full", "none", "full"});
   const Scenario mixed = with(base, "[full, none, full]");
-  EXPECT_NEAR(mixed.costs[0].backward_s, 6e-3, 1e-12);
-  EXPECT_NEAR(mixed.costs[1].backward_s, 4e-3, 1e-12);
+  EXPECT_NEAR(mixed.costs[0][OpKind::backward].seconds, 6e-3, 1e-12);
+  EXPECT_NEAR(mixed.costs[1][OpKind::backward].seconds, 4e-3, 1e-12);
   EXPECT_EQ(mixed.notes, (std::vector<std::string>{
                              "costs of the stages as measured on a device alone (recompute none)",
                              "costs of the stages as measured with 2 devices at work (recompute "
@@ -195,7 +195,8 @@ TEST_F(RecomputeOfAProfile, BalancedSplitCountsWhatEachStageRepeats) {
   const Base base{"model: graph.txt\nschedule: 1f1b\n", "stages: 2, split: balanced"};
   const auto slowest = [](const Scenario& s) {
     double most = 0;
-    for (const StageCosts& c : s.costs) most = std::max(most, c.forward_s + c.backward_s);
+    for (const StageCosts& c : s.costs)
+      most = std::max(most, c[OpKind::forward].seconds + c[OpKind::backward].seconds);
     return most;
   };
   for (const char* recompute : {"[full, none]", "[none, full]", "full", "none"}) {
@@ -249,7 +250,8 @@ TEST(RecomputeByStage, BalancedSplitGivesFewerLayersToStagesThatRecompute) {
   // One layer more or less on any two stages is no faster.
   const auto slowest = [](const std::vector<StageCosts>& costs) {
     double most = 0;
-    for (const StageCosts& c : costs) most = std::max(most, c.forward_s + c.backward_s);
+    for (const StageCosts& c : costs)
+      most = std::max(most, c[OpKind::forward].seconds + c[OpKind::backward].seconds);
     return most;
   };
   for (std::size_t from = 0; from < 4; ++from) {
@@ -272,8 +274,9 @@ TEST(RecomputeByStage, TorchgpipesStoredMicrobatchesAreAsBefore) {
   EXPECT_EQ(s.recompute, PerStage<Recomputation>(Recompute::full));
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(s.costs[i].activation_bytes, full.costs[i].activation_bytes);
-    EXPECT_EQ(s.costs[i].stored_activation_bytes, none.costs[i].activation_bytes);
-    EXPECT_GT(s.costs[i].recompute_s, 0);
+    ASSERT_TRUE(s.costs[i].stored);
+    EXPECT_EQ(s.costs[i].stored->activation_bytes, none.costs[i].activation_bytes);
+    EXPECT_LT((*s.costs[i].stored)[OpKind::backward].seconds, s.costs[i][OpKind::backward].seconds);
   }
 }
 
@@ -315,10 +318,13 @@ TEST(RecomputeByLayer, EveryLayerMoreTakesLongerAndKeepsLess) {
       const auto now =
           with(base, fmt::format("full, recompute_method: block, recompute_layers: {}", n)).costs;
       for (std::size_t s = 0; s < now.size(); ++s) {
-        EXPECT_GT(now[s].backward_s, before[s].backward_s) << n;
-        EXPECT_GT(now[s].backward_input_s, before[s].backward_input_s) << n;
-        EXPECT_EQ(now[s].backward_weight_s, none.costs[s].backward_weight_s) << n;
-        EXPECT_EQ(now[s].forward_s, none.costs[s].forward_s) << n;
+        EXPECT_GT(now[s][OpKind::backward].seconds, before[s][OpKind::backward].seconds) << n;
+        EXPECT_GT(now[s][OpKind::backward_input].seconds, before[s][OpKind::backward_input].seconds)
+            << n;
+        EXPECT_EQ(now[s][OpKind::backward_weight].seconds,
+                  none.costs[s][OpKind::backward_weight].seconds)
+            << n;
+        EXPECT_EQ(now[s][OpKind::forward].seconds, none.costs[s][OpKind::forward].seconds) << n;
         EXPECT_LT(now[s].activation_bytes, before[s].activation_bytes) << n;
       }
       before = now;

@@ -90,8 +90,8 @@ TEST(ScenarioDefaults, StagesAreAsManyAsTheListedCosts) {
   const Scenario s =
       scenario("model: {forward: [1 s, 2 s, 3 s], backward: 2 s}\nschedule: gpipe\n");
   ASSERT_EQ(s.shape.depth, 3U);
-  EXPECT_EQ(s.costs[2].forward_s, 3);
-  EXPECT_EQ(s.costs[2].backward_s, 2);
+  EXPECT_EQ(s.costs[2][OpKind::forward].seconds, 3);
+  EXPECT_EQ(s.costs[2][OpKind::backward].seconds, 2);
 }
 
 TEST(ScenarioDefaults, LayersAreSplitEvenly) {
@@ -125,7 +125,7 @@ TEST(ScenarioExamples, RealModelOnRealMachines) {
   EXPECT_EQ(s.schedule->name, "pipedream-2bw");
   EXPECT_EQ(s.recompute, Recompute::full);
   EXPECT_EQ(s.samples_per_update(), 64);
-  EXPECT_GT(s.costs[0].forward_s, 0);
+  EXPECT_GT(s.costs[0][OpKind::forward].seconds, 0);
 }
 
 TEST(ScenarioExamples, AbstractCosts) {
@@ -134,9 +134,9 @@ TEST(ScenarioExamples, AbstractCosts) {
       "cluster: {devices: 4, link: {latency: 0.5 s, bandwidth: 25 GB/s}}\n"
       "transfers: overlapped\nschedule: gpipe\npipeline: {stages: 4, microbatches: 8}\n");
   EXPECT_EQ(s.costs.size(), 4U);
-  EXPECT_EQ(s.costs[3].forward_s, 1);
-  EXPECT_EQ(s.costs[3].backward_input_s, 1);
-  EXPECT_EQ(s.costs[3].backward_weight_s, 1);
+  EXPECT_EQ(s.costs[3][OpKind::forward].seconds, 1);
+  EXPECT_EQ(s.costs[3][OpKind::backward_input].seconds, 1);
+  EXPECT_EQ(s.costs[3][OpKind::backward_weight].seconds, 1);
   EXPECT_EQ(s.costs[3].output_bytes, 48 * 1024 * 1024);
   EXPECT_EQ(s.cluster.link->latency_s, 0.5);
   EXPECT_EQ(s.cluster.link->bytes_per_s, 25e9);
@@ -375,9 +375,9 @@ TEST(Models, BytesPerParameterCanBeGiven) {
 TEST(Models, BackwardPartsAddUp) {
   const Scenario s = scenario(
       "model: {forward: 1 s, backward_input: 2 s, backward_weight: 3 s}\nschedule: gpipe\n");
-  EXPECT_EQ(s.costs[0].backward_s, 5);
-  EXPECT_EQ(s.costs[0].backward_input_s, 2);
-  EXPECT_EQ(s.costs[0].backward_weight_s, 3);
+  EXPECT_EQ(s.costs[0][OpKind::backward].seconds, 5);
+  EXPECT_EQ(s.costs[0][OpKind::backward_input].seconds, 2);
+  EXPECT_EQ(s.costs[0][OpKind::backward_weight].seconds, 3);
 }
 
 // --- clusters -----------------------------------------------------------------------------------
@@ -472,9 +472,9 @@ TEST(Files, AreRelativeToTheFileThatNamesThem) {
   const Scenario flag =
       load_scenario((folder / "run.yaml").string(), {{"model", "models/base.yaml"}});
   fs::remove_all(folder);
-  EXPECT_EQ(s.costs[0].forward_s, 3);
-  EXPECT_EQ(s.costs[0].backward_s, 5);
-  EXPECT_EQ(flag.costs[0].backward_s, 4);
+  EXPECT_EQ(s.costs[0][OpKind::forward].seconds, 3);
+  EXPECT_EQ(s.costs[0][OpKind::backward].seconds, 5);
+  EXPECT_EQ(flag.costs[0][OpKind::backward].seconds, 4);
 }
 
 // --- pipeline -----------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ TEST(Pipeline, RankOrderSaysWhichGpus) {
 TEST(Pipeline, AliasesOfYamlAreFollowed) {
   const Scenario s = scenario(
       "model: {forward: &t [1 s, 2 s], backward: *t}\nschedule: gpipe\npipeline: {stages: 2}\n");
-  EXPECT_EQ(s.costs[1].backward_s, 2);
+  EXPECT_EQ(s.costs[1][OpKind::backward].seconds, 2);
 }
 
 TEST(Pipeline, EveryChoiceIsUnderstood) {

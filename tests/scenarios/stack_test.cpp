@@ -39,7 +39,7 @@ const std::string kJob = "schedule: 1f1b\npipeline: {stages: 4, width: 4}\n";
 TEST(StackKey, AModelByShapeHasTheUsualOneAndOthersHaveNone) {
   const Scenario usual = read(kLlama + kJob), named = read(kLlama + "stack: megatron\n" + kJob);
   EXPECT_EQ(usual.stack.name, kUsual);
-  EXPECT_EQ(usual.costs[0].forward_s, named.costs[0].forward_s);
+  EXPECT_EQ(usual.costs[0][OpKind::forward].seconds, named.costs[0][OpKind::forward].seconds);
   EXPECT_EQ(usual.costs[0].activation_bytes, named.costs[0].activation_bytes);
   const auto says = [](const Scenario& s) {
     return std::ranges::any_of(s.notes, [](const std::string& note) {
@@ -142,8 +142,8 @@ TEST(StackKey, ChangesWhatStagesOfGivenCostsTake) {
   EXPECT_EQ(slow.cluster.device.reserved_bytes, 2'000'000'000);
   const double pace = slowest_pace({3, 1.5}, {2, 2}, 0.01);
   EXPECT_GT(pace, 1);
-  EXPECT_DOUBLE_EQ(slow.costs[0].forward_s, pace);
-  EXPECT_DOUBLE_EQ(slow.costs[1].backward_s, pace);
+  EXPECT_DOUBLE_EQ(slow.costs[0][OpKind::forward].seconds, pace);
+  EXPECT_DOUBLE_EQ(slow.costs[1][OpKind::backward].seconds, pace);
   EXPECT_NE(
       refusal(job + "stack: {reserved: 8 GB}\n").find("leaves nothing of the device's memory"),
       std::string::npos);

@@ -25,7 +25,7 @@ double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
   const Traffic traffic(lower(*s.schedule, s.shape, s.lowering), s.cluster, s.mesh, s.reduction,
                         collectives_of(s.costs));
   double seconds = 0;
-  for (const Segment& segment : s.costs[stage].recipes[static_cast<std::size_t>(kind)].segments) {
+  for (const Segment& segment : s.costs[stage][kind].recipe.segments) {
     if (segment.lane != Lane::exchange) continue;
     const Transfer& ring = traffic[traffic.collective_of(static_cast<int>(stage), segment)];
     seconds += collective_s(segment, {ring.phases[0].latency_s, ring.phases[0].s_per_byte});

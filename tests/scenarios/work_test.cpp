@@ -23,9 +23,16 @@ std::string refused(const std::string& text) {
   return "";
 }
 
+double seconds(const Scenario& s, OpKind kind) {
+  double all = 0;
+  for (const StageCosts& c : s.costs) all += c[kind].seconds;
+  return all;
+}
+
 template <class Field>
-auto sum(const Scenario& s, Field StageCosts::*field) {
-  Field all = 0;
+auto sum(const Scenario& s, Field field) {
+  auto all = s.costs.front().*field;
+  all = 0;
   for (const StageCosts& c : s.costs) all += c.*field;
   return all;
 }
@@ -53,8 +60,8 @@ TEST(Work, OneNumberIsTheSameWorkUnderEverySchedule) {
     const double devices = whole ? 1 : 4;
     // The B of TiMePReSt is of all microbatches.
     const double microbatches = schedule.whole_backward ? 8 : 1;
-    EXPECT_NEAR(sum(s, &StageCosts::forward_s), devices * 8e-3, 1e-12) << schedule.name;
-    EXPECT_NEAR(sum(s, &StageCosts::backward_s), devices * 16e-3 * microbatches, 1e-12)
+    EXPECT_NEAR(seconds(s, OpKind::forward), devices * 8e-3, 1e-12) << schedule.name;
+    EXPECT_NEAR(seconds(s, OpKind::backward), devices * 16e-3 * microbatches, 1e-12)
         << schedule.name;
     EXPECT_NEAR(sum(s, &StageCosts::step_s), devices * 4e-3, 1e-12) << schedule.name;
     EXPECT_EQ(sum(s, &StageCosts::weight_bytes), devices * 1001) << schedule.name;
@@ -76,12 +83,14 @@ TEST(Work, ChunksSendAsMuchAsDevices) {
 TEST(Work, AListWithOnePerDeviceIsDividedAmongItsChunks) {
   const Scenario loop = scenario(chunked("model: {forward: [2 s, 4 s], backward: 6 s}\n"));
   const std::vector<double> expected{1, 2, 1, 2};
-  for (std::size_t s = 0; s < 4; ++s) EXPECT_EQ(loop.costs[s].forward_s, expected[s]) << s;
+  for (std::size_t s = 0; s < 4; ++s)
+    EXPECT_EQ(loop.costs[s][OpKind::forward].seconds, expected[s]) << s;
   const Scenario snake = scenario(
       "model: {forward: [2 s, 4 s], backward_input: 2 s, backward_weight: 2 s}\n"
       "schedule: v-half\npipeline: {stages: 2, microbatches: 4}\n");
   const std::vector<double> there_and_back{1, 2, 2, 1};
-  for (std::size_t s = 0; s < 4; ++s) EXPECT_EQ(snake.costs[s].forward_s, there_and_back[s]) << s;
+  for (std::size_t s = 0; s < 4; ++s)
+    EXPECT_EQ(snake.costs[s][OpKind::forward].seconds, there_and_back[s]) << s;
 }
 
 TEST(Work, AListWithOnePerVirtualStageIsTakenAsItIs) {
@@ -89,14 +98,14 @@ TEST(Work, AListWithOnePerVirtualStageIsTakenAsItIs) {
       chunked("model: {forward: [1 s, 2 s, 3 s, 4 s], backward: [2 s, 4 s], output: 1 B}\n"));
   const std::vector<double> forward{1, 2, 3, 4}, backward{1, 2, 1, 2};
   for (std::size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(s.costs[i].forward_s, forward[i]) << i;
-    EXPECT_EQ(s.costs[i].backward_s, backward[i]) << i;
+    EXPECT_EQ(s.costs[i][OpKind::forward].seconds, forward[i]) << i;
+    EXPECT_EQ(s.costs[i][OpKind::backward].seconds, backward[i]) << i;
   }
 }
 
 TEST(Work, PerChunkOneNumberIsThatOfEachChunk) {
   const Scenario s = scenario(chunked("model: {forward: 1 s, backward: 2 s, per: chunk}\n"));
-  for (const StageCosts& c : s.costs) EXPECT_EQ(c.forward_s, 1);
+  for (const StageCosts& c : s.costs) EXPECT_EQ(c[OpKind::forward].seconds, 1);
   ASSERT_EQ(s.notes.size(), 1U);
   EXPECT_NE(s.notes[0].find("2 times the work"), std::string::npos) << s.notes[0];
 }
@@ -198,8 +207,7 @@ TEST(Messages, DividedOnesAreGatheredByTheirReceivers) {
   ASSERT_EQ(divided.costs.size(), 2U);
   EXPECT_EQ(4 * divided.costs[0].output_bytes, whole.costs[0].output_bytes);
   const auto gathered = [](const Scenario& s, std::size_t stage, OpKind kind) {
-    return s.costs[stage].recipes[static_cast<std::size_t>(kind)].bytes(Axis::tensor,
-                                                                        Collective::all_gather);
+    return s.costs[stage][kind].recipe.bytes(Axis::tensor, Collective::all_gather);
   };
   EXPECT_EQ(gathered(divided, 1, OpKind::forward), whole.costs[0].output_bytes);
   EXPECT_EQ(gathered(divided, 0, OpKind::backward_input), whole.costs[0].output_bytes);
@@ -215,7 +223,8 @@ double slowest_device(const Scenario& s) {
   const Placement placement = s.placement();
   std::vector<double> time(s.shape.depth, 0.0);
   for (std::size_t i = 0; i < s.costs.size(); ++i)
-    time[placement.positions()[i]] += s.costs[i].forward_s + s.costs[i].backward_s;
+    time[placement.positions()[i]] +=
+        s.costs[i][OpKind::forward].seconds + s.costs[i][OpKind::backward].seconds;
   return *std::ranges::max_element(time);
 }
 
@@ -248,7 +257,7 @@ TEST(Balanced, AStageWithTheHeadAloneIsOne) {
       "seq_length: 512, precision: mixed-fp16}\ncluster: p3.16xlarge\nschedule: 1f1b\n"
       "pipeline: {stages: 4, microbatches: 4, split: balanced}\n");
   EXPECT_EQ(s.layers.back(), 0);
-  EXPECT_GT(s.costs.back().forward_s, 0);
+  EXPECT_GT(s.costs.back()[OpKind::forward].seconds, 0);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(CommunicationOfReplicas, CountsThePricedRingToo) {
 TEST(CommunicationOfTensorRanks, IsAllExposed) {
   // Two stages of four GPUs; a ring of four: 1 MB in 4 calls, 1.5 times that at 1 MB/s.
   RigSpec spec = two_stages(3, 0);
-  spec.costs[1].recipes[0] = all_reduces(1'000'000, 4);
+  spec.costs[1].ops[0].recipe = all_reduces(1'000'000, 4);
   Rig rig(spec);
   rig.cluster.devices_per_node = 8;
   rig.cluster.link.reset();

@@ -59,8 +59,9 @@ StageCosts costs_of(std::mt19937_64& random, const std::vector<Axis>& axes) {
     return std::int64_t{1'000'000} * random_between(random, 0, millions);
   };
   StageCosts c = unit_costs(seconds(), seconds());
-  c.backward_input_s = c.backward_s * 0.75;
-  c.backward_weight_s = c.backward_s - c.backward_input_s;
+  c[OpKind::backward_input].seconds = c[OpKind::backward].seconds * 0.75;
+  c[OpKind::backward_weight].seconds =
+      c[OpKind::backward].seconds - c[OpKind::backward_input].seconds;
   c.output_bytes = bytes(40);
   c.reduced_bytes = bytes(100);
   c.step_s = seconds();
@@ -68,7 +69,8 @@ StageCosts costs_of(std::mt19937_64& random, const std::vector<Axis>& axes) {
   const auto axis = [&] {
     return axes[random_between(random, 0, static_cast<std::uint32_t>(axes.size() - 1))];
   };
-  for (Recipe& recipe : c.recipes) {
+  for (OpCost& op : c.ops) {
+    Recipe& recipe = op.recipe;
     const int times = static_cast<int>(random_between(random, 1, 4));
     const auto exchange = [&](std::int8_t after, std::uint32_t millions) {
       return Segment{.lane = Lane::exchange,

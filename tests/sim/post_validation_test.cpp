@@ -56,8 +56,9 @@ TEST(PostValidation, ADeviceThatIsReadyLaterHandsOnWhatItGotWhenItSteps) {
   // Zero bubble: W runs after the input gradient has left. W of 9 s on device 1 makes it the last,
   // and device 2 waits for it, a latency of 0.25 s later.
   auto costs = backwards({2, 2, 2});
-  for (StageCosts& c : costs) c.backward_input_s = c.backward_weight_s = 1;
-  costs[1].backward_weight_s = 9;
+  for (StageCosts& c : costs)
+    c[OpKind::backward_input].seconds = c[OpKind::backward_weight].seconds = 1;
+  costs[1][OpKind::backward_weight].seconds = 9;
   const auto by_itself =
       steps({.schedule = "zb-h1", .shape = {3, 1, 1}, .costs = costs, .link = {.latency_s = 0.25}});
   // F ends at 1, 2.25, 3.5; I at 4.5, 5.75, 7; W at 5.5, 14.75, 8.

@@ -46,9 +46,11 @@ inline RigSpec random_spec(std::mt19937_64& random) {
   if (schedule.flushes()) spec.step_sync = static_cast<StepSync>(pick(0, 2));
   for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {
     StageCosts c = unit_costs(log_uniform(1e-6, 1e-1), log_uniform(1e-6, 1e-1));
-    c.backward_input_s = c.backward_s * 0.75;
-    c.backward_weight_s = c.backward_s - c.backward_input_s;
-    c.overlap_saving_s = std::min(c.forward_s, c.backward_s) * pick(0, 1) / 4;
+    c[OpKind::backward_input].seconds = c[OpKind::backward].seconds * 0.75;
+    c[OpKind::backward_weight].seconds =
+        c[OpKind::backward].seconds - c[OpKind::backward_input].seconds;
+    c.overlap_saving_s =
+        std::min(c[OpKind::forward].seconds, c[OpKind::backward].seconds) * pick(0, 1) / 4;
     if (schedule.whole_backward)
       c.backward_microbatches = static_cast<int>(spec.shape.microbatches_per_update);
     c.step_s = pick(0, 1) * log_uniform(1e-6, 1e-2);

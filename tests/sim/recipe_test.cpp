@@ -159,7 +159,7 @@ TEST(Recipe, OfSeveralLanesTakesAsLongInBothEngines) {
                   false, 0};
     for (int s = 0; s < depth; ++s) {
       StageCosts c = unit_costs(next.pick(1, 9) / 4.0, next.pick(1, 9) / 3.0);
-      for (Recipe& recipe : c.recipes) recipe = next();
+      for (OpCost& op : c.ops) op.recipe = next();
       c.output_bytes = next.pick(0, 500) * 1'000'000LL;
       spec.costs.push_back(c);
     }

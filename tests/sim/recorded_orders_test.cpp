@@ -21,11 +21,14 @@ struct RecordedRun {
     spec.own = &row;
     spec.shape = {.depth = one.p, .microbatches_per_update = one.m};
     StageCosts c;
-    c.forward_s = one.number("f");
-    c.backward_input_s = one.number("b");
-    c.backward_weight_s = one.number("w");
-    c.backward_s = c.backward_input_s + c.backward_weight_s;
-    c.overlap_saving_s = one.all.contains("fb") ? c.forward_s + c.backward_s - one.number("fb") : 0;
+    c[OpKind::forward].seconds = one.number("f");
+    c[OpKind::backward_input].seconds = one.number("b");
+    c[OpKind::backward_weight].seconds = one.number("w");
+    c[OpKind::backward].seconds =
+        c[OpKind::backward_input].seconds + c[OpKind::backward_weight].seconds;
+    c.overlap_saving_s = one.all.contains("fb") ? c[OpKind::forward].seconds +
+                                                      c[OpKind::backward].seconds - one.number("fb")
+                                                : 0;
     c.activation_bytes = c.activation_after_input_bytes = 1;
     spec.costs.assign(static_cast<std::size_t>(where.stages()), c);
     spec.reduction.priced = true;

@@ -59,7 +59,7 @@ void expect_both(const OnGpus& run, const std::function<void(const Timeline&)>& 
 
 StageCosts costs_with(const Recipe& recipe, std::int64_t output_bytes) {
   StageCosts c = unit_costs(1, 1);
-  c.recipes[0] = c.recipes[1] = recipe;
+  c.ops[0].recipe = c.ops[1].recipe = recipe;
   c.output_bytes = output_bytes;
   return c;
 }
@@ -240,9 +240,9 @@ TEST(SeveralGpusOfADevice, BothEnginesAgreeOnRandomOnes) {
     spec.reduction.priced = false;
     for (int s = 0; s < depth; ++s) {
       StageCosts c = unit_costs(pick(1, 9) / 4.0, pick(1, 9) / 3.0);
-      for (Recipe& recipe : c.recipes) {
+      for (OpCost& op : c.ops) {
         const std::int64_t bytes = pick(0, 900) * kMega;
-        recipe = all_reduces(bytes, pick(1, 3));
+        op.recipe = all_reduces(bytes, pick(1, 3));
       }
       c.output_bytes = pick(0, 500) * kMega;
       c.reduced_bytes = pick(0, 2000) * kMega;

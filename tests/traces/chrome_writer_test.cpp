@@ -125,7 +125,10 @@ TEST(ChromeWriter, PassesTheCheckerForAllTransferSemantics) {
       const bool free = transfers == Transfers::free;
       HandMade run(Gpipe(4, 6, transfers, free ? 0 : 0.1, free ? 0 : latency).ops());
       run.program.transfers = transfers;
-      run.costs.assign(4, {.output_bytes = 3, .activation_bytes = 10});
+      StageCosts costs;
+      costs.output_bytes = 3;
+      costs.activation_bytes = 10;
+      run.costs.assign(4, costs);
       const json trace = written(trace_of(run));
       const json flows = select(trace, [](const json& e) { return e["ph"] == "s"; });
       EXPECT_EQ(flows.size(), free ? 0u : 2u * 3 * 6);

@@ -111,8 +111,9 @@ TEST(Memory, StoredMicrobatchesKeepAndUseWhatIsStatedForThem) {
                  {OpKind::backward, 0, 1, Op::stored, 2, 4},
                  {OpKind::backward, 0, 0, 0, 4, 6}}});
   run.costs[0] = costs();
-  run.costs[0].stored_activation_bytes = 1000;
-  run.costs[0].stored_workspace_bytes = 3;
+  run.costs[0].stored = run.costs[0].pass(false);
+  run.costs[0].stored->activation_bytes = 1000;
+  run.costs[0].stored->backward_workspace_bytes = 3;
   const std::vector<Row> rows = {{0, 0, 0, 0},    {0, 100, 0, 5}, {1, 1100, 0, 5},
                                  {2, 1100, 0, 3}, {4, 100, 0, 7}, {6, 0, 0, 0}};
   EXPECT_EQ(rows_of(run, 0), rows);

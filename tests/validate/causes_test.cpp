@@ -78,8 +78,8 @@ TEST(Causes, MessagesThatWerePredictedToBeFreeAreTransferTime) {
 RecordedRun late_run(const RigSpec& spec, double gap, double delay) {
   RigSpec late = spec;
   for (StageCosts& c : late.costs) {
-    c.forward_s += gap;
-    c.backward_s += gap;
+    c[OpKind::forward].seconds += gap;
+    c[OpKind::backward].seconds += gap;
   }
   late.link.latency_s += delay;
   const Rig rig(late);
