@@ -120,7 +120,7 @@ void simgrid_timers(benchmark::State& state) { simgrid(state, false, false); }
 void simgrid_flows(benchmark::State& state) { simgrid(state, true, false); }
 void simgrid_with_memory(benchmark::State& state) { simgrid(state, false, true); }
 
-/// The sizes of the README: those of the other simulators' published runs, too.
+/// The sizes of docs/performance.md: those of the other simulators' published runs, too.
 void sizes(benchmark::internal::Benchmark* b) {
   for (const auto& [stages, microbatches] :
        {std::pair{64, 512}, {128, 1024}, {256, 2048}, {1024, 2048}}) {

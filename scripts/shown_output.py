@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes what README.md and docs/ show of commands: each block that begins with `$ ./penstock ...`,
-and of Python: what stands below `>>>`.
+of Python: what stands below `>>>`, and of other pages: rows of their tables.
 
-  scripts/shown_output.py [--check]
+  scripts/shown_output.py [--check] [PAGE...]
 
 A block is indented by four spaces; what stands below the command up to the next one, or to the end of
-the block, is what it prints. Commands without output there are instructions and are not run. Times of
-the machine ("21.9 ms CPU") stay as they are. --check changes nothing, shows what differs and ends
+the block, is what it prints. Commands without output there are instructions and are not run. Between
+`<!-- rows of PAGE: COLUMN | ...`, which goes on with the first cell of each row, and `<!-- end of rows -->`
+stand these rows and columns of that page's table. Times of the machine ("21.9 ms CPU") stay as they are. --check changes nothing, shows what differs and ends
 with 1. $PENSTOCK_BINARY is the program (default: ./penstock). The package for Python is that of build/python
 or $PYTHONPATH; without it pages with Python stay as they are, which is said.
 """
@@ -88,6 +89,36 @@ def with_python(text):
     return "\n".join(out + lines[at:])
 
 
+ROWS = re.compile(r"<!-- rows of (\S+): (.*)\n((?:.*\n)+?)-->\n(?s:.*?)<!-- end of rows -->")
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+
+
+def table_with(page, columns):
+    """Returns the lines of the page's first table that has these columns."""
+    for table in re.findall(r"(?:^\|.*\n)+", page, re.M):
+        lines = table.splitlines()
+        if set(columns) <= set(cells(lines[0])):
+            return lines
+    return sys.exit(f"no table has the columns {columns}")
+
+
+def chosen_rows(match):
+    columns, wanted = cells(match[2]), match[3].splitlines()
+    head, rule, *rows = table_with((ROOT / match[1]).read_text(), columns)
+    places = [cells(head).index(column) for column in columns]
+    by_name = {cells(row)[0]: row for row in rows}
+    missing = [name for name in wanted if name not in by_name]
+    if missing:
+        sys.exit(f"{match[1]} has no rows {missing}")
+    out = [rule.strip("|").split("|")] + [cells(by_name[name]) for name in wanted]
+    shown = [" | ".join(columns), *(" | ".join(row[place] for place in places) for row in out)]
+    table = "\n".join(f"| {line} |" for line in shown)
+    return f"<!-- rows of {match[1]}: {match[2]}\n{match[3]}-->\n\n{table}\n\n<!-- end of rows -->"
+
+
 def has_package():
     sys.path.append(str(ROOT / "build" / "python"))
     return all(importlib.util.find_spec(name) for name in ("penstock", "numpy", "pandas"))
@@ -95,12 +126,13 @@ def has_package():
 
 def main():
     check = "--check" in sys.argv[1:]
+    pages = [pathlib.Path(page).resolve() for page in sys.argv[1:] if page != "--check"]
     different = 0
-    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for path in pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         text = path.read_text()
-        if "    $ ./penstock" not in text and "    >>> " not in text:
+        if "    $ ./penstock" not in text and "    >>> " not in text and "<!-- rows of " not in text:
             continue
-        new = rewritten(text)
+        new = ROWS.sub(chosen_rows, rewritten(text))
         if "    >>> " in text:
             if has_package():
                 new = with_python(new)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What README ("How fast it is itself") and docs/plan.md say of our own speed, measured again.
+"""What docs/performance.md and docs/plan.md say of our own speed, measured again.
 
     scripts/speed.py [--build build] [--filter REGEX] [--no-jobs]
 

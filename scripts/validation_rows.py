@@ -1,4 +1,4 @@
-"""Rows of the README's table from a result of `penstock validate FOLDER --format json`:
+"""Rows of the table in docs/validation.md from a result of `penstock validate FOLDER --format json`:
 python3 scripts/validation_rows.py FOLDER RESULT.json"""
 import json
 import pathlib
@@ -15,7 +15,7 @@ def mean(values):
 
 def main():
     folder, result = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
-    about = (folder / "about.md").read_text().strip()
+    about = (folder / "about.md").read_text().strip().replace("](../../../docs/", "](")
     rows = result["rows"]
     schedules = list(dict.fromkeys(row["schedule"] for row in rows))
     for schedule in schedules + (["all"] if len(schedules) > 1 else []):

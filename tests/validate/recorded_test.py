@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every committed recording of a real run is predicted again: the errors are those that the README
+"""Every committed recording of a real run is predicted again: the errors are those that docs/validation.md
 publishes, and no prediction has drifted from what was measured."""
 import gzip
 import json
@@ -40,7 +40,7 @@ class RecordedRuns(unittest.TestCase):
                     self.assertTrue(recorded["complete"])
                     self.assertIs(recorded["weights_equal"], True)
 
-    def test_the_readme_shows_these_errors(self):
+    def test_the_page_shows_these_errors(self):
         done = run("sh", str(SOURCE / "scripts" / "validation_table.sh"), "--check")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
