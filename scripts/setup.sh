@@ -61,6 +61,12 @@ all_packages=(
   'python3-mesonpy|makes a wheel of what meson builds|python_module mesonpy'
 )
 # shellcheck disable=SC2034
+site_packages=(
+  'python3-sphinx|makes a site of pages|python_module sphinx'
+  'python3-myst-parser|Markdown for Sphinx|python_module myst_parser'
+  'furo|looks of the site|python_module furo'
+)
+# shellcheck disable=SC2034
 fuzz_packages=(
   'clang-16|compiler, for fuzzing|tool clang++-16'
   'libclang-rt-16-dev|its fuzzer and sanitizers|fuzzer_runtime'
