@@ -14,7 +14,8 @@ SOURCES = {"compare": "*scenarios: Scenario", "schedule": "name: str", "plan": "
            "sweep": "*scenarios: Scenario", "train": "*scenarios: Scenario", "validate": "*files: Any", "calibrate": "source: Any = ..."}
 RETURNED = {"compare": "List[Dict[str, Any]]", "sweep": "Rows", "train": "List[Dict[str, Any]]", "validate": "Any"}
 COMMANDS = {"schedule": "schedule show"}
-HEAD = '''# Written by scripts/python_stubs.py.
+HEAD = '''# SPDX-License-Identifier: Apache-2.0
+# Written by scripts/python_stubs.py.
 import os
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Union
 from concurrent.futures import Executor

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Written by scripts/python_stubs.py.
 import os
 from typing import Any, Dict, List, Literal, Mapping, Optional, Sequence, Union

@@ -69,7 +69,7 @@ def violations(root):
         for path in files_of(root, room):
             name = path.relative_to(root).as_posix()
             text = path.read_text()
-            if path.suffix == ".hpp" and not text.startswith("//"):
+            if path.suffix == ".hpp" and not re.sub(r"\A// SPDX-.*\n", "", text).startswith("//"):
                 yield f"{name}: opens without a comment that says its idea"
             for kind, target in INCLUDE.findall(text):
                 if kind == '"':
