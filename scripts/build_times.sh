@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How long building and testing take: the table in CONTRIBUTING.md.
+# How long building and testing take: the table in docs/performance.md.
 #   scripts/build_times.sh [--check] [--all] [--edit] [COMMIT]
 #
 # In a clean clone of COMMIT (default: HEAD) it prints the wall and CPU time of the first command, and
