@@ -29,7 +29,7 @@ copy_files() {
 
 rm -rf -- "$share/penstock/models" "$share/penstock/scenarios"  # what an older version has shipped
 copy_files "$share/penstock" "${shipped[@]}"
-copy_files "$share/doc/penstock" README.md docs \
+copy_files "$share/doc/penstock" README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs \
   \( -name '*.md' -o -name '*.png' -o -name '*.svg' \)
 
 page=$MESON_BUILD_ROOT/playground/index.html
