@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <new>
 #include <system_error>
 
@@ -40,20 +39,24 @@ std::string shell_command(const std::vector<std::string>& words) {
   return command;
 }
 
-/// Throws where an option would write over a file that is read, or that another option writes.
-void require_other_outputs(const CommandSpec& command, const Arguments& arguments) {
-  const auto is_output = [](const OptionSpec& option) {
-    return option.value == "FILE" && option.name != "result";
-  };
-  std::vector<std::string> inputs = arguments.positional;
+/// What the options write.
+std::vector<OutputFile> outputs_of(const CommandSpec& command, const Arguments& arguments) {
+  if (arguments.value("to") == "chakra") return {};  // a prefix of names, of a file for each device
+  std::vector<OutputFile> outputs;
   for (const OptionSpec& option : command.options)
-    if (!option.value.empty() && !is_output(option))
-      std::ranges::copy(arguments.values(option.name), std::back_inserter(inputs));
-  for (const OptionSpec& option : command.options) {
-    if (!is_output(option)) continue;
-    require_no_input(fmt::format("--{}", option.name), arguments.value(option.name), inputs);
-    inputs.push_back(arguments.value(option.name));
-  }
+    if (option.value == "FILE" && option.name != "result")
+      for (const std::string& file : arguments.values(option.name))
+        if (file.find("%K") == file.npos)  // a shard's number follows
+          outputs.push_back({fmt::format("--{}", option.name), file});
+  return outputs;
+}
+
+/// Notes what the command line may name to be read.
+void note_inputs(const CommandSpec& command, const Arguments& arguments) {
+  for (const std::string& input : arguments.positional) note_input(input);
+  for (const OptionSpec& option : command.options)
+    if (option.value != "FILE" || option.name == "result")
+      for (const std::string& value : arguments.values(option.name)) note_input(value);
 }
 
 int dispatch(const std::vector<std::string>& words) {
@@ -83,7 +86,8 @@ int dispatch(const std::vector<std::string>& words) {
     if (command.wrong_options == nullptr) throw;
     throw together(error, command.wrong_options(arguments));
   }
-  require_other_outputs(command, arguments);
+  const RunFiles files(outputs_of(command, arguments));
+  note_inputs(command, arguments);
   arguments.command_line = shell_command(words);
   set_results_to_file(arguments.value("output", "-") != "-");
   return command.run(arguments);

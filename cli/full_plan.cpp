@@ -40,10 +40,6 @@ void refuse_others(const Arguments& arguments, PlanInput input, PlanOptions& opt
     if (arguments.value("objective", "throughput") != "throughput")
       options.refuse("objective", "must be throughput with --compare");
   }
-  for (const char* option : {"output", "report"}) {
-    const std::string why = missing_folder(arguments, option);
-    if (!why.empty()) options.wrong(option, why);
-  }
   if (!arguments.flag("write")) options.refuse("force", "replaces what --write FOLDER wrote");
 }
 

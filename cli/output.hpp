@@ -49,10 +49,6 @@ void write_trace(const Simulation& simulation, const std::string& path, TimeWind
 /// which a microbatch has so many. With a decimal where `decimal`.
 std::string stash_text(double chunks_held, double chunks, bool decimal);
 
-/// Why the file that an option names cannot be written, which is better said before an hour of work
-/// than after it; empty: its folder is there, or the option was not given.
-std::string missing_folder(const Arguments& arguments, const char* option);
-
 /// Writes a file to --output, or standard output.
 void put_output(const Arguments& arguments, const std::string& text);
 /// Likewise what --format makes of a result: the table in lines as wide as there is room.

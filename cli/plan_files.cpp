@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/folder.hpp"
+#include "base/output_file.hpp"
 #include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
@@ -52,6 +53,8 @@ std::string PlanFolder::refuse(const std::string& folder, bool replaces) {
 }
 
 PlanFolder::PlanFolder(const std::string& folder) : folder_(folder) {
+  for (const std::string& name : plan_files(folder))
+    require_no_input((fs::path(folder) / name).string());
   std::error_code error;
   made_ = fs::create_directories(folder, error);
   if (error)

@@ -9,12 +9,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 namespace penstock {
 namespace {
 
-namespace fs = std::filesystem;
 
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
@@ -133,13 +131,6 @@ std::string to_csv(const std::vector<CsvRow>& rows) {
     out += line(cells);
   }
   return out;
-}
-
-std::string missing_folder(const Arguments& arguments, const char* option) {
-  const std::string file = arguments.value(option, "-");
-  if (file == "-") return "";
-  const fs::path folder = fs::absolute(file).parent_path();
-  return fs::is_directory(folder) ? "" : fmt::format("there is no folder '{}'", folder.string());
 }
 
 void put_output(const Arguments& arguments, const std::string& text) {

@@ -123,7 +123,7 @@ std::string ask_executor(const std::vector<std::string>& arguments, int& status)
   if (answer < 0) throw SystemError::from_errno("write", folder.file("answer"));
   status = run_with(arguments, answer, true);
   ::close(answer);
-  std::string text = read_file(folder.file("answer"));
+  std::string text = read_back(folder.file("answer"));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }

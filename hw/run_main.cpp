@@ -447,13 +447,6 @@ void write_runs(Recording recording, const std::string& path, const Group& group
   write_recording(recording, partial ? rank_file(path, group.rank()) : path);
 }
 
-void require_folder_of(const Options& options) {
-  if (!options.has("record")) return;
-  const auto folder = std::filesystem::absolute(options.get("record", "")).parent_path();
-  if (!std::filesystem::is_directory(folder))
-    throw InputError("--record", fmt::format("there is no folder '{}'", folder.string()));
-}
-
 /// How it was run, beside what the backend says of the machine.
 void describe_settings(const RunOptions& run, Description& description) {
   description["penstock"] = PENSTOCK_VERSION;
@@ -488,7 +481,7 @@ int execute(const Options& options, const RunPlan& plan) {
 /// What an earlier call left in this file; nothing where there is none.
 CalibrationResult former_result(const std::string& path, const CalibrationRequest& request) {
   if (!std::filesystem::exists(path)) return {};
-  CalibrationResult former = parse_calibration_result(read_file(path), path);
+  CalibrationResult former = parse_calibration_result(read_back(path), path);
   if (to_json(former.request) != to_json(request))
     throw InputError("--resume", fmt::format("'{}' is of another request", path));
   return former;
@@ -517,12 +510,11 @@ int run_calibration(const Options& options) {
   return exit_failed;
 }
 
-/// What is read is not written over.
-void require_other_outputs(const Options& options) {
-  std::vector<std::string> inputs = options.positional;
-  if (options.has("calibrate")) inputs.push_back(options.get("calibrate", ""));
+std::vector<OutputFile> outputs_of(const Options& options) {
+  std::vector<OutputFile> outputs;
   for (const char* name : {"record", "output", "train", "checkpoint"})
-    require_no_input(std::string("--") + name, options.get(name, ""), inputs);
+    outputs.push_back({std::string("--") + name, options.get(name, "")});
+  return outputs;
 }
 
 RunPlan checked_plan(const std::string& path) {
@@ -614,7 +606,9 @@ int main_checked(int argc, char** argv) {
   if (options.has("help")) return print_help(), exit_ok;
   if (options.has("probe")) return probe(options.get("backend", "host"));
   if (options.has("examine")) return examine(options.get("backend", "host"));
-  require_other_outputs(options);
+  const RunFiles files(outputs_of(options));
+  for (const std::string& input : options.positional) note_input(input);
+  note_input(options.get("calibrate", ""));
   if (options.has("calibrate")) return run_calibration(options);
   if (options.has("train")) return run_training(options);
   if (options.positional.size() != 1)
@@ -630,7 +624,6 @@ int main_checked(int argc, char** argv) {
     throw InputError("--precision", "problem: quadratic is computed in fp32 alone");
   require_wall_clock(plan, asked);
   options.count("repeats", 1);
-  require_folder_of(options);
   if (options.has("processes")) return launch_processes(options, argc, argv, plan);
   return execute(options, plan);
 }

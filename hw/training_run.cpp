@@ -95,7 +95,7 @@ class Training {
   }
 
   void resume() {
-    const std::string bytes = read_file(options_.checkpoint, std::int64_t{1} << 40);
+    const std::string bytes = read_back(options_.checkpoint, std::int64_t{1} << 40);
     const auto refuse = [&](const char* why) { throw InputError(options_.checkpoint, why); };
     std::string_view rest = bytes;
     if (!rest.starts_with(kAnyVersion)) refuse("is no checkpoint");
@@ -132,7 +132,7 @@ void require_free_checkpoint(const std::string& path, bool resume, bool force) {
   if (!fs::is_regular_file(path, ignored)) return;
   std::string begin(kAnyVersion.size(), '\0');
   if (path.ends_with(".gz"))
-    begin = read_file(path, std::int64_t{1} << 40).substr(0, begin.size());
+    begin = read_back(path, std::int64_t{1} << 40).substr(0, begin.size());
   else
     std::ifstream(path, std::ios::binary).read(begin.data(), std::ssize(begin));
   if (begin != kAnyVersion)

@@ -1,4 +1,5 @@
 #include "base/error.hpp"
+#include "base/output_file.hpp"
 #include "base/suggest.hpp"
 #include "models/layer_table.hpp"
 #include "models/pipedream_profile.hpp"
@@ -362,6 +363,7 @@ PipedreamProfile load_pipedream_profile(const std::string& path) {
   if (!file && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
     throw SystemError::from_errno("read", path);
   if (!file) throw InputError(path, "cannot be read");
+  note_input(path);
   std::string text(kLargestFile + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad()) throw SystemError::from_errno("read", path);

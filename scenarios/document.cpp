@@ -1,6 +1,7 @@
 #include "scenarios/document.hpp"
 
 #include "base/folder.hpp"
+#include "base/output_file.hpp"
 #include "base/say.hpp"
 #include "base/suggest.hpp"
 #include "base/table.hpp"
@@ -433,6 +434,7 @@ std::string read_text(const std::string& path, std::size_t most) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   if (file == nullptr) refuse_file(path, errno);
+  note_input(path);
   std::string text;
   char part[65536];
   errno = 0;

@@ -1,6 +1,7 @@
 // Simple commands: assignments, bash's own commands, functions, and programs, none of which is run.
 #include "base/error.hpp"
 #include "base/numbers.hpp"
+#include "base/output_file.hpp"
 #include "scenarios/shell_machine.hpp"
 
 #include <fmt/format.h>
@@ -261,6 +262,7 @@ std::optional<int> ShellMachine::file_of(const ShellText& path, const Node& node
   const std::string name = file.lexically_normal().string();
   for (std::size_t i = 0; i < files_.size(); ++i)
     if (files_[i].name == name) return static_cast<int>(i);
+  note_input(file.string());
   std::ostringstream text;
   text << std::ifstream(file, std::ios::binary).rdbuf();
   files_.push_back({name, ordinary_text(text.str()), way->lexically_normal().string()});

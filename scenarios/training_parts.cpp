@@ -1,5 +1,7 @@
 #include "scenarios/resolve.hpp"
 
+#include "base/output_file.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,6 +48,7 @@ void read_data(const Specification& spec, TrainingSpec& t) {
   } else {
     t.data = TrainingSpec::Data::text;
     t.file = spec.training_text;
+    note_input(t.file);
   }
   if (keys.held_out.there && t.data != TrainingSpec::Data::text)
     keys.held_out.refuse("'held_out' is of a text; generated data has no end");

@@ -1,6 +1,7 @@
 #include "sweep/output.hpp"
 
 #include "base/error.hpp"
+#include "base/output_file.hpp"
 #include "base/suggest.hpp"
 #include "sweep/line_output.hpp"
 #include "sweep/sqlite_output.hpp"
@@ -42,7 +43,7 @@ void check_same(const Manifest& then, const Manifest& now, const std::string& pa
 
 std::string read_manifest(const std::string& path) {
   try {
-    return read_file(manifest_path(path));
+    return read_back(manifest_path(path));
   } catch (const SystemError& error) {
     fail_beside(path, "continue", error);
   }
@@ -61,7 +62,7 @@ void write_manifest(const std::string& path, const Manifest& manifest) {
 bool has_no_row(const std::string& path, const std::string& header) {
   std::error_code error;
   const auto bytes = fs::file_size(path, error);
-  return !error && bytes <= header.size() && header.starts_with(read_file(path));
+  return !error && bytes <= header.size() && header.starts_with(read_back(path));
 }
 
 /// Continues the file's rows, when there are any.
@@ -116,6 +117,7 @@ void require_same_file(int file, const std::string& path) {
 }
 
 int open_locked(const std::string& path, int flags) {
+  require_no_input(path);
   const int file = ::open(path.c_str(), flags | O_CREAT | O_CLOEXEC, 0666);
   if (file < 0) throw SystemError::from_errno("write", path);
   if (::flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return file;
@@ -136,6 +138,7 @@ void check_extension(const std::string& path) {
 std::unique_ptr<Output> open_output(const std::string& path, const SweepColumns& columns,
                                     const Manifest& manifest, Existing existing) {
   check_extension(path);
+  if (!is_database(path)) require_no_input(manifest_path(path));
   if (existing == Existing::refuse && fs::exists(path))
     throw InputError("-o " + path,
                      "is there already; --resume continues that sweep, --force "

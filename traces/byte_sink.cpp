@@ -1,6 +1,7 @@
 #include "traces/byte_sink.hpp"
 
 #include "base/error.hpp"
+#include "base/output_file.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -79,6 +80,7 @@ bool in_place(const std::string& path) {
 }  // namespace
 
 ByteSink::ByteSink(const std::string& path) : file_(std::make_unique<File>()) {
+  if (path != "-") require_no_input(path);
   file_->path = path == "-" ? "standard output" : path;
   file_->keep = path == "-" || in_place(path);
   file_->temporary = file_->keep ? path : path + ".part" + std::to_string(::getpid());
@@ -173,6 +175,11 @@ void ByteSink::close() {
 }
 
 std::string read_file(const std::string& path, std::int64_t least_limit) {
+  note_input(path);
+  return read_back(path, least_limit);
+}
+
+std::string read_back(const std::string& path, std::int64_t least_limit) {
   constexpr std::int64_t kMostRatio = 100;
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) throw SystemError::from_errno("read", path);

@@ -15,7 +15,8 @@ namespace penstock {
 
 class ByteSink {
  public:
-  /// Compresses when `path` ends in `.gz`. "-" is standard output. Throws SystemError.
+  /// Compresses when `path` ends in `.gz`. "-" is standard output. Throws SystemError, and
+  /// OverwrittenInput where this run has read that file.
   explicit ByteSink(const std::string& path);
   ~ByteSink();  ///< without `close`: removes what was written
   ByteSink(const ByteSink&) = delete;
@@ -45,11 +46,16 @@ class ByteSink {
   std::size_t used_ = 0;
 };
 
-/// The whole of a plain or gzip file. Throws SystemError; also where it would become more than a
-/// hundred times as large as it is, and larger than `least_limit`: nothing of ours does.
+/// Returns the whole of a plain or gzip file, which this run does not write then. Throws
+/// SystemError; also where it would become more than a hundred times as large as it is, and larger
+/// than `least_limit`: nothing of ours does.
 std::string read_file(const std::string& path, std::int64_t least_limit = std::int64_t{256} << 20);
 
-/// Writes a whole file; it is complete or not there. "-" is standard output. Throws SystemError.
+/// Returns what an earlier run wrote to a file that this one goes on with.
+std::string read_back(const std::string& path, std::int64_t least_limit = std::int64_t{256} << 20);
+
+/// Writes a whole file; it is complete or not there. "-" is standard output. Throws SystemError,
+/// and OverwrittenInput where this run has read it.
 void write_file(const std::string& path, std::string_view content);
 
 /// Several, by their paths, or none of them.

@@ -2,7 +2,7 @@
 // folder, which holds other files, too.
 #pragma once
 
-#include "base/error.hpp"
+#include "base/output_file.hpp"
 #include "validate/run_rows.hpp"
 
 namespace penstock {
@@ -23,6 +23,8 @@ class LeftOut {
     try {
       work();
       return true;
+    } catch (const OverwrittenInput&) {
+      throw;
     } catch (const InputError& error) {
       if (!folder_) throw;
       say(error.what());

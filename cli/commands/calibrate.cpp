@@ -1,6 +1,7 @@
 // penstock calibrate: measures on this machine and writes a profile.
 #include "base/exit_codes.hpp"
 #include "base/numbers.hpp"
+#include "base/output_file.hpp"
 #include "base/say.hpp"
 #include "base/table.hpp"
 #include "base/units.hpp"
@@ -193,8 +194,12 @@ void refuse_beside_result(const Arguments& arguments) {
   }
 }
 
+std::string profile_file(const Arguments& arguments) {
+  return arguments.value("output", "profile.yaml");
+}
+
 int write_profile(const Arguments& arguments, const CalibrationResult& result) {
-  const std::string path = arguments.value("output", "profile.yaml");
+  const std::string path = profile_file(arguments);
   write_file(path, to_yaml(fit_profile(result)));
   print_measured(arguments.value("format", "table"), result, path);
   return exit_ok;
@@ -263,6 +268,7 @@ int run_calibrate(const Arguments& arguments) {
   }
   const std::string backend = arguments.value("backend", "host");
   const CalibrationRequest request = request_of(arguments, backend);
+  require_no_input(profile_file(arguments));
   if (arguments.flag("request")) return write_request(arguments.value("request"), backend, request);
   const TemporaryFolder folder;
   const std::string asked = folder.file("request.json"), answer = folder.file("result.json");

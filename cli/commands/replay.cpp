@@ -181,10 +181,6 @@ int show(const Arguments& arguments, Simulation& s, const Recording& recording, 
 }  // namespace
 
 int run_replay(const Arguments& arguments) {
-  for (const char* option : {"record", "trace", "output"}) {
-    const std::string why = missing_folder(arguments, option);
-    if (!why.empty()) throw InputError(std::string("--") + option, why);
-  }
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
   Simulation s = prepare(scenario);
   const bool logical = arguments.value("clock", "wall") == "virtual";
@@ -201,7 +197,8 @@ int run_replay(const Arguments& arguments) {
   const int status =
       run_executor(executor_arguments(arguments, folder.file("program.json"), record));
   if (!fs::exists(record)) return status;
-  const Recording recording = read_recording(keep(record, arguments));
+  const std::string kept = keep(record, arguments);
+  const Recording recording = parse_recording(read_back(kept), kept);
   const RecordedRun& run = recording.runs.back();
   if (run.complete) return show(arguments, s, recording, status);
   if (arguments.flag("trace")) write_partial_trace(s, run, arguments.value("trace"));

@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 
 namespace penstock {
 namespace {
@@ -62,9 +61,6 @@ void check_options(const Arguments& arguments) {
   }
   if (writes_file(arguments) && !shows_table(arguments))
     throw InputError("--format", "is that of standard output; a file's is its extension");
-  const auto folder = std::filesystem::path(arguments.value("report", "")).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder))
-    throw InputError("--report", fmt::format("there is no folder '{}'", folder.string()));
   for (const char* name : {"top", "sort", "columns"}) {
     if (arguments.flag(name) && !shows_table(arguments))
       throw InputError(fmt::format("--{}", name), "shapes the table; csv and json have every row");

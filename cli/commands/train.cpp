@@ -322,10 +322,6 @@ Report report_of(const std::vector<LearnedScenario>& all, const Arguments& argum
 }  // namespace
 
 int run_train(const Arguments& arguments) {
-  for (const char* option : {"checkpoint", "report", "output"}) {
-    const std::string why = missing_folder(arguments, option);
-    if (!why.empty()) throw InputError(std::string("--") + option, why);
-  }
   if (arguments.flag("resume") && !arguments.flag("checkpoint"))
     throw InputError("--resume", "needs the --checkpoint to go on from");
   if (arguments.flag("force") && !arguments.flag("checkpoint"))

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -277,6 +278,119 @@ class Outputs(Case):
         link.symlink_to(path)
         self.assertIn("is read, too", self.refused("simulate", path, "-o", link))
 
+    def refused_over(self, output, *words, called_otherwise=False):
+        """Nothing is written over `output`, a file that is read without being named in `words`."""
+        before = output.read_bytes()
+        names = [self.folder / "link", self.folder / "hard", f"{self.folder}/a/../{output.name}", f"./{output.name}"]
+        for name in names if called_otherwise else [output]:
+            if str(name).endswith("link"):
+                name = name.with_suffix(output.suffix)
+                name.symlink_to(output)
+            elif str(name).endswith("hard"):
+                name = name.with_suffix(output.suffix)
+                name.hardlink_to(output)
+            done = subprocess.run([BINARY, *[str(name) if word == "{}" else str(word) for word in words]], cwd=self.folder,
+                                  env=self.ENVIRONMENT, text=True, capture_output=True)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), (words, name, done.stderr))
+            self.assertIn("is read, too; name another file", done.stderr, (words, name))
+            self.assertEqual(output.read_bytes(), before, (words, name))
+            for made in (self.folder / "link", self.folder / "hard"):
+                made.with_suffix(output.suffix).unlink(missing_ok=True)
+
+    def test_nor_over_what_a_scenario_names(self):
+        (self.folder / "a").mkdir()
+        order = self.file("order.csv", self.ok("schedule", "export", "1f1b", "--set", "stages=2", "--set", "microbatches=2"))
+        model = self.file("model.yaml", "{num_layers: 2, hidden_size: 16, num_attention_heads: 2, vocab_size: 256, seq_length: 8}\n")
+        device = self.file("device.json", json.dumps({"base": "a100-80"}))
+        cluster = self.file("cluster.yaml", "{base: dgx-a100, device: device.json}\n")
+        stack = self.file("stack.html", "{base: megatron, forward_host: 1us}\n")
+        text = self.file("text.txt", "to be or not to be, that is the question " * 10)
+        s = self.file("s.yaml", "{pipeline: {stages: 2, microbatches: 2}, model: model.yaml, cluster: cluster.yaml, stack: ./stack.html, schedule: order.csv, "
+                                "training: {data: text.txt, updates: 1}}\n")
+        self.ok("simulate", s)
+        for output in (order, model, device, cluster, stack, text):
+            for words in (("simulate", s, "-o", "{}"), ("compare", s, SOURCE / SMALL, "-o", "{}"), ("export", s, "-o", "{}"),
+                          ("train", s, "--checkpoint", "{}"), ("train", s, "--checkpoint", "{}", "--force"),
+                          ("train", s, "-o", "{}"), ("calibrate", s, "-o", "{}"), ("calibrate", s, "--request", "{}"),
+                          ("replay", s, "-o", "{}"), ("plan", s, "--time-limit", "1", "-o", "{}")):
+                if output == text and words[0] in ("calibrate", "plan"):
+                    continue  # neither reads it
+                self.refused_over(output, *words)
+            self.refused_over(output, "simulate", s, "-o", "{}", called_otherwise=True)
+        self.refused_over(device, "simulate", s, "--trace", "{}")
+        self.refused_over(device, "replay", s, "--record", "{}")
+        self.refused_over(stack, "simulate", s, "--report", "{}")
+        self.refused_over(order, "sweep", s, "--over", "microbatch_size=1,2", "-o", "{}", "--force")
+        self.refused_over(order, "sweep", s, "--over", "microbatch_size=1,2", "-o", "{}", "--resume")
+        self.refused_over(order, "sweep", SOURCE / SMALL, "--over", "stages=2", "--over", f"schedule=1f1b,{order}", "-o", "{}", "--force")
+
+    def test_nor_over_what_a_folder_or_a_script_holds(self):
+        (self.folder / "a").mkdir()
+        run = self.folder / "run.json"
+        self.assertEqual(self.run_command("replay", SMALL, "--record", run).returncode, 0)
+        self.refused_over(run, "validate", ".", "-o", "{}", called_otherwise=True)
+        self.refused_over(run, "validate", self.folder, "--trace", "{}")
+        sizes = self.file("sizes.sh", "L=24\n")
+        self.file("job.sh", ". ./sizes.sh\npython pretrain_gpt.py --num-layers $L --hidden-size 1024 --num-attention-heads 16 "
+                            "--seq-length 1024 --micro-batch-size 1 --global-batch-size 8 --vocab-size 50257\n")
+        self.refused_over(sizes, "import", "megatron-args", "job.sh", "-o", "{}")
+        profile = self.folder / "profile.yaml"
+        self.profile()
+        self.file("p.yaml", "{model: profile.yaml, cluster: profile.yaml, schedule: 1f1b, pipeline: {stages: 2, microbatches: 2}}\n")
+        before = profile.read_text()
+        done = subprocess.run([BINARY, "calibrate", "p.yaml"], cwd=self.folder, env=self.ENVIRONMENT, text=True, capture_output=True)
+        self.assertEqual((done.returncode, profile.read_text()), (2, before), done.stderr)
+
+    def test_nor_over_a_plan_that_is_planned(self):
+        plans = self.folder / "plans"
+        plans.mkdir()
+        for number in (1, 9):
+            path = plans / f"plan-{number}.yaml"
+            path.write_text((SOURCE / "scenarios/gpt-2.2b-flush.yaml").read_text())
+            before = path.read_text()
+            self.assertIn("is read, too", self.refused("plan", path, "--write", plans, "--force", "--time-limit", "1"))
+            self.assertEqual(path.read_text(), before)
+
+    def test_two_options_write_no_one_file(self):
+        (self.folder / "a").mkdir()
+        for one in ("x.json", "./x.json", "a/../x.json"):
+            for there in (False, True):
+                if there:
+                    self.file("x.json", "mine")
+                done = subprocess.run([BINARY, "simulate", SOURCE / SMALL, "-o", one, "--trace", "x.json"], cwd=self.folder,
+                                      env=self.ENVIRONMENT, text=True, capture_output=True)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn("is written by --", done.stderr)
+                self.assertEqual((self.folder / "x.json").exists() and (self.folder / "x.json").read_text(), there and "mine")
+            (self.folder / "x.json").unlink()
+        self.assertIn("is written by", self.refused("simulate", SMALL, "-o", "-", "--trace", "-"))
+
+    def test_what_cannot_be_written_is_said_before_the_work(self):
+        (self.folder / "a.json").mkdir()
+        (self.folder / "a.html").mkdir()
+        none = self.folder / "none"
+        for words in (("simulate", SMALL, "-o"), ("simulate", SMALL, "--trace"), ("simulate", SMALL, "--report"),
+                      ("replay", SMALL, "--record"), ("train", SMALL, "--checkpoint"), ("calibrate", "-o"), ("calibrate", "--request"),
+                      ("export", SMALL, "-o"), ("import", "layout", "Et|tL", "-o"), ("plan", "gpt-2.2b-flush", "--time-limit", "1", "-o"),
+                      ("validate", self.folder, "-o"), ("list", "models", "-o"), ("schedule", "show", "1f1b", "-o")):
+            ending = "html" if words[-1] == "--report" else "json"
+            self.assertIn("is a folder", self.refused(*words, self.folder / f"a.{ending}"), words)
+            self.assertIn("there is no folder", self.refused(*words, none / f"a.{ending}"), words)
+            self.assertIn("there is no folder", self.refused(*words, f"{SMALL}/a.{ending}"), words)
+        both = self.refused("simulate", SMALL, "-o", none / "x", "--trace", none / "y.json")
+        self.assertEqual(both.count("there is no folder"), 2)
+
+    @unittest.skipIf(os.geteuid() == 0 and not shutil.which("setpriv"), "root may write everywhere")
+    def test_a_folder_that_is_read_only_is_said_before_the_work(self):
+        self.folder.chmod(0o555)
+        self.addCleanup(self.folder.chmod, 0o755)
+        before = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"] if os.geteuid() == 0 else []
+        for words in (("calibrate", "--repetitions", "100000", "-o"), ("simulate", SMALL, "-o"), ("replay", SMALL, "--record")):
+            done = subprocess.run([*before, BINARY, *words, self.folder / "x.json"], cwd=SOURCE, env=self.ENVIRONMENT, text=True,
+                                  capture_output=True, timeout=20)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+            self.assertIn("Permission denied", done.stderr)
+
     def test_nor_does_the_executor(self):
         program = self.program()
         before = program.read_text()
@@ -316,9 +430,68 @@ class Known(Case):
         said = self.refused("validate", path)
         self.assertIn("'measured_s': must be a number from 0 to 1e+09", said)
         self.assertIn("'measured_bytes': must be a number from 0 to 9e+15", said)
-        for cell in ("0", "0.0", "1e-300"):
-            done = self.run_command("validate", self.file("runs.csv", f"{ROWS}\n{ROW.rsplit(',', 1)[0]},{cell}\n"), "--as", "runs")
-            self.assertNotRegex(done.stdout, r"\b(inf|nan)\b", cell)
+        for cell in ("0", "0.0", "-0", "1e-300", "1e-320", "5e-324", "1e-12"):
+            for header, row in ((ROWS, ROW.rsplit(",", 1)[0]), (ROWS.replace("iteration_s", "peak_gib"), ROW.rsplit(",", 1)[0])):
+                done = self.run_command("validate", self.file("runs.csv", f"{header}\n{row},{cell}\n"), "--as", "runs")
+                self.assertNotRegex(done.stdout, r"\b(inf|nan)\b", cell)
+                self.assertEqual("must be 0 or at least 1e-09" in done.stderr, float(cell) != 0, done.stderr)
+            path = self.file("predicted.csv", f"name,measured_s,predicted_s\na,{cell},2\nb,1,{cell}\n")
+            done = self.run_command("validate", path)
+            self.assertNotRegex(done.stdout, r"\b(inf|nan)\b|-0", cell)
+            self.assertEqual("0 or at least 1e-09" in done.stderr, float(cell) != 0, done.stderr)
+
+    def test_columns_without_a_name_or_with_one_twice_but_for_its_case(self):
+        path = self.file("runs.csv", f"{ROWS},,url\n{ROW},x,y\n")
+        self.assertIn("not known and not used: number 15, which has no name, 'url'", self.run_command("validate", path).stderr)
+        for twice in ("DP", " dp ", "Micro_Batch", "micro-batch", "micro batch", "ITERATION_S"):
+            said = self.refused("validate", self.file("runs.csv", f"{ROWS},{twice}\n{ROW},2\n"), "--as", "runs")
+            self.assertRegex(said, "are one|more than once")
+
+    NUMBERS = ("1e308", "-1e308", "1e-320", "1e19", "-1", "1" + "0" * 40, "1e400")
+
+    def test_results_with_numbers_of_no_run(self):
+        text = self.ok("simulate", SMALL, "--format", "json")
+        result = json.loads(text)
+        fields = [key for key, value in result.items() if type(value) in (int, float) and key != "schema_version"]
+        self.assertGreater(len(fields), 15)
+        for key in [*fields, "devices"]:
+            for number in self.NUMBERS:
+                edited = dict(result)
+                if key == "devices":
+                    edited[key] = [result[key][0] | {"peak_memory_bytes": "#"}]
+                else:
+                    edited[key] = "#"
+                path = self.file("r.json", json.dumps(edited).replace('"#"', number))
+                done = self.run_command("compare", path, SMALL)
+                self.assertNotRegex(done.stdout, r"\b(inf|nan)", (key, number))
+                if number != "-1" or done.returncode != 0:
+                    self.assertEqual(done.returncode, 2, (key, number, done.stderr))
+                    self.assertRegex(done.stderr, f"r.json(:.*is not JSON|.*{key}.*: must (be 0, or from|not be negative))")
+            for number in ("0", "-0.0", "-0", "1e18", "1000000000000000000", "1e-18"):
+                path = self.file("r.json", json.dumps(result | {key: [] if key == "devices" else "#"}).replace('"#"', number))
+                done = self.run_command("compare", path, SMALL)
+                self.assertEqual(done.returncode, 0, (key, number, done.stderr))
+                self.assertNotRegex(done.stdout, r"\b(inf|nan)|-0", (key, number))
+
+    def test_shipped_results_have_none_of_them(self):
+        paths = []
+        for scenario in sorted((SOURCE / "scenarios").glob("*.yaml")):
+            paths.append(self.file(f"{scenario.stem}.json", self.ok("simulate", scenario, "--format", "json", "--engine", "auto")))
+        self.ok("compare", *paths)
+
+    def test_a_key_that_is_there_twice(self):
+        result = self.ok("simulate", SMALL, "--format", "json")
+        recording = self.folder / "r.json"
+        self.assertEqual(self.run_command("replay", SMALL, "--record", recording).returncode, 0)
+        self.profile()
+        for text, words in ((result, ("compare",)), (recording.read_text(), ("validate",)),
+                            (self.ok("export", SMALL, "--to", "program"), ())):
+            at = text.index('"', text.index(",")) if words else text.index('"')
+            key = re.match(r'"[^"]*"', text[at:])[0]
+            twice = text[:at] + key + ": 1,\n   " + text[at:]
+            done = self.run_command(*words, self.file("twice.json", twice)) if words else self.executor(self.file("twice.json", twice))
+            self.assertEqual(done.returncode, 2, (words, done.stderr))
+            self.assertRegex(done.stderr, rf"twice.json:\d+:4: the key '{key[1:-1]}' is there twice")
 
     def test_results_of_a_newer_version(self):
         result = json.loads(self.ok("simulate", SMALL, "--format", "json"))

@@ -274,8 +274,8 @@ class Reproducible(Case):
                 self.assertEqual([n for n, c in columns.items() if c["role"] == "axis"],
                                  ["microbatches"])
                 self.assertEqual(columns["makespan"]["values"], [15, 22, 45])
-        said = self.refused(1, "simulate", SMALL, "--report", str(self.folder / "none" / "run.html"))
-        self.assertIn("none/run.html': No such file or directory", said)
+        said = self.refused(2, "simulate", SMALL, "--report", str(self.folder / "none" / "run.html"))
+        self.assertIn("--report: there is no folder", said)
         full = self.folder / "full.html"
         full.symlink_to("/dev/full")
         self.assertIn("No space left on device",

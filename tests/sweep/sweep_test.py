@@ -371,8 +371,8 @@ class Files(Case):
 
     def test_a_target_that_cannot_be_written(self):
         done = run(SMALL, *AXES, "-o", self.file("no/where/rows.csv"))
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        self.assertIn("No such file or directory", done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--output: there is no folder", done.stderr)
 
     @unittest.skipIf(os.geteuid() == 0 and not shutil.which("setpriv"), "root may write everywhere")
     def test_a_read_only_target(self):
