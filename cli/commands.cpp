@@ -399,7 +399,7 @@ const std::vector<CommandSpec>& table() {
          {},
          false,
          {}},
-        {"time-limit", "SECONDS", "full: of all that it takes; default 50", {}, false, {}},
+        {"time-limit", "SECONDS", "of all that it takes; default: full 50, else none", {}, false, {}},
         {"on", "WHERE", "full: workers elsewhere, as sweep's --on", {}, false, {}},
         {"compare", "", "full: and the published planners' plans, simulated alike", {}, false, {}},
         {"statistics", "", "full: and what the search looked at", {}, false, {}},

@@ -85,8 +85,9 @@ std::string plans_section(const PlanResult& result) {
 Report plan_report(const PlanTask& task, const PlanResult& result, const Arguments& arguments) {
   Report report;
   report.title = fmt::format("Plan of {}", task.name);
-  report.summary = fmt::format("{} ({}) on {} devices", task.planner->name, task.planner->paper,
-                               task.request.devices());
+  report.summary =
+      fmt::format("{} ({}) on {} devices, a batch of {}", task.planner->name, task.planner->paper,
+                  task.request.devices(), counted(task.batch_of(result), "sample"));
   report.figures = figures(task, result);
   if (!result.plans.empty())
     report.sections = {stages_section(result.plans.front()), plans_section(result)};

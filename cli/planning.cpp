@@ -1,5 +1,6 @@
 #include "cli/planning.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "cli/running.hpp"
 #include "scenarios/document.hpp"
@@ -9,8 +10,9 @@ namespace {
 
 /// Options of our own search that mean nothing to the published planners.
 void refuse_others(PlanOptions& options) {
-  for (const char* option : kOnlyFull)
-    options.refuse(option, "belongs to our own search (--search full)");
+  for (const std::string_view option : kOnlyFull)
+    if (option != "time-limit")
+      options.refuse(std::string(option), "belongs to our own search (--search full)");
 }
 
 }  // namespace
@@ -112,6 +114,8 @@ PlanTask plan_task(const Arguments& arguments) {
   if (source.batch_tokens) options.wrong("batch", "in tokens belongs to our own search");
   request.stages = static_cast<int>(options.integer("stages", kMostDevices).value_or(0));
   request.most_plans = static_cast<std::size_t>(options.integer("top", 1'000).value_or(1));
+  const auto limit_s = options.positive("time-limit");
+  if (limit_s) request.until_s = steady_s() + *limit_s;
   require_devices(arguments, source.input, options);
   refuse_others(options);
   options.throw_if_wrong();

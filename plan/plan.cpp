@@ -1,5 +1,6 @@
 #include "plan/plan.hpp"
 
+#include "base/clock.hpp"
 #include "base/suggest.hpp"
 #include "plan/planners.hpp"
 
@@ -60,15 +61,32 @@ double PlanRequest::memory_or_unlimited() const {
   return memory_bytes.value_or(std::numeric_limits<double>::infinity());
 }
 
+bool PlanRequest::in_time() const { return steady_s() < until_s; }
+
+std::int64_t Plan::samples_per_update() const {
+  // DAPPLE's microbatches and torchgpipe's are those of all replicas.
+  const bool of_all = planner == "dapple" || planner == "torchgpipe";
+  return microbatch_size * microbatches * (of_all ? 1 : width());
+}
+
 PlanResult ask(const Planner& planner, const PlanRequest& request) {
   PlanResult refused;
   refused.infeasible_because =
       request.model->refuse(static_cast<double>(request.microbatch_size), Recompute::none);
   if (!refused.infeasible_because.empty()) return refused;
   PlanResult result = planner.plan(request);
-  if (request.simulate)
-    for (Plan& plan : result.plans)
-      if (!plan.simulated) plan.simulated = request.simulate(plan, false);
+  std::size_t late = 0;
+  for (Plan& plan : result.plans) {
+    if (!request.simulate || plan.simulated) continue;
+    if (request.in_time())
+      plan.simulated = request.simulate(plan, false);
+    else
+      ++late;
+  }
+  if (late > 0)
+    result.notes.push_back(
+        fmt::format("the time ended before {} of {} plans were simulated (--time-limit)", late,
+                    result.plans.size()));
   return result;
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +54,8 @@ struct Plan {
   int width() const { return stages.empty() ? 0 : stages.front().replicas; }
   bool uneven() const;
   int devices_used() const;
+  /// Of all replicas; of PipeDream one minibatch of each.
+  std::int64_t samples_per_update() const;
 };
 
 /// Groups of `width` devices, or of groups of the level below, that talk over this bandwidth.
@@ -92,6 +95,8 @@ struct PlanRequest {
   int stages = 0;                      ///< where the planner does not choose it; 0: all devices
   bool by_size = false;                ///< torchgpipe: balance bytes instead of times
   std::size_t most_plans = 1;
+  double until_s =
+      std::numeric_limits<double>::infinity();  ///< by steady_s(): then no more is simulated
   /// Asks `simulate`, with the costs that the planners have, for a plan whose layers are those of a
   /// chain; with `alone` of one replica on links that nobody shares, which is quick and seldom
   /// slower. Not set: planners have their own formulas alone.
@@ -99,6 +104,7 @@ struct PlanRequest {
 
   int devices() const;
   double memory_or_unlimited() const;
+  bool in_time() const;
 };
 
 /// Plans, best first; none when nothing fits, and why.

@@ -93,6 +93,12 @@ class TwoBwSearch {
                  : found[request_.most_plans - 1].simulated->samples_per_s;
     };
     for (Plan& plan : result_.plans) {
+      if (!request_.in_time()) {
+        result_.notes.emplace_back(
+            "the time ended before all that may be better was simulated (--time-limit)");
+        if (found.empty()) return;
+        break;
+      }
       if (plan.throughput_samples_per_s * kMostPessimistic <= nth_best()) break;
       if (request_.simulate(plan, true).samples_per_s <= nth_best()) continue;
       plan.simulated = request_.simulate(plan, false);

@@ -62,8 +62,9 @@ std::string stages_table(const Plan& plan) {
 }
 
 std::string to_text(const PlanTask& task, const PlanResult& result) {
-  std::string out = fmt::format("{}: {} ({}) on {} devices\n", task.name, task.planner->name,
-                                task.planner->paper, task.request.devices());
+  std::string out = fmt::format("{}: {} ({}) on {} devices, a batch of {}\n", task.name,
+                                task.planner->name, task.planner->paper, task.request.devices(),
+                                counted(task.batch_of(result), "sample"));
   for (const std::string& note : result.notes) out += fmt::format("note: {}\n", note);
   if (result.plans.empty()) return out + fmt::format("no plan: {}\n", result.infeasible_because);
   const Plan& best = result.plans.front();
@@ -102,7 +103,8 @@ int put_published(const Arguments& arguments, const std::string& note = "") {
   const PlanTask task = plan_task(arguments);
   PlanResult result = ask(*task.planner, task.request);
   result.notes.insert(result.notes.begin(), task.notes.begin(), task.notes.end());
-  if (!note.empty()) result.notes.insert(result.notes.begin(), note);
+  for (const std::string& first : {task.batch_note(result), note})
+    if (!first.empty()) result.notes.insert(result.notes.begin(), first);
   const std::string format = arguments.value("format", "table");
   const Json json = to_json(task, result);
   if (format == "csv" && !note.empty()) say("note: {}\n", note);

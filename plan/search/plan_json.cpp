@@ -260,7 +260,7 @@ Json to_json(const PlanTask& task, const PlanResult& result) {
           {"paper", task.planner->paper},
           {"levels", levels},
           {"devices", task.request.devices()},
-          {"batch", task.request.batch},
+          {"batch", task.batch_of(result)},
           {"memory_bytes", positive(task.request.memory_bytes.value_or(0))},
           {"single_device_s", result.single_device_s},
           {"infeasible_because", result.infeasible_because},

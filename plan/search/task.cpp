@@ -1,5 +1,6 @@
 #include "plan/search/task.hpp"
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "plan/plan_model.hpp"
@@ -87,6 +88,7 @@ void plan_for_profile(const PlanSource& source, PlanTask& task) {
 void set_batch(std::int64_t batch, PlanTask& task) {
   PlanRequest& request = task.request;
   if (batch > 0) request.batch = batch;
+  task.asked_batch = request.batch;
   if (request.batch > 0) return;
   request.batch = kBatchPerDevice * request.devices() * request.microbatch_size;
   if (task.planner->batch_matters)
@@ -111,9 +113,11 @@ bool plans_a_chain(const PlanTask& task) {
 /// Plans are simulated as the problem that they are made for; where it cannot be one, a note.
 void use_simulation(PlanTask& task, const std::string& text) {
   try {
-    constexpr std::int64_t kMostOps = 4'000'000;  // in half a minute
+    constexpr double kOpsPerSecond = 200'000;                    // surely simulated
+    constexpr double kLeastOps = 400'000, kMostOps = 4'000'000;  // in half a minute
+    const double in_time = (task.request.until_s - steady_s()) * kOpsPerSecond;
     task.problem = std::make_unique<Problem>(text, task.name, task.request.batch);
-    task.problem->set_most_ops(kMostOps);
+    task.problem->set_most_ops(static_cast<std::int64_t>(std::clamp(in_time, kLeastOps, kMostOps)));
     task.request.simulate = simulator(*task.problem);
   } catch (const InputError& error) {
     const std::string why = error.what();
@@ -158,6 +162,19 @@ void plan_for_scenario(const Scenario& scenario, PlanTask& task) {
   plan_for_cluster(scenario.cluster, task);
   task.request.microbatch_size = scenario.microbatch_size;
   task.request.batch = static_cast<std::int64_t>(scenario.samples_per_update());
+}
+
+std::int64_t PlanTask::batch_of(const PlanResult& result) const {
+  return result.plans.empty() ? request.batch : result.plans.front().samples_per_update();
+}
+
+std::string PlanTask::batch_note(const PlanResult& result) const {
+  const std::int64_t batch = batch_of(result);
+  if (result.plans.empty() || asked_batch == 0 || batch == asked_batch) return "";
+  return fmt::format("batch: {} samples, not {}: {}", batch, asked_batch,
+                     planner->batch_matters
+                         ? fmt::format("microbatches have {}", result.plans.front().microbatch_size)
+                         : fmt::format("{} updates weights after every minibatch", planner->name));
 }
 
 PlanTask task_of(const Scenario& scenario) {

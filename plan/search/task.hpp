@@ -21,6 +21,12 @@ struct PlanTask {
   std::vector<std::string> notes;  ///< what was assumed
   /// Of the scenario, profile or model; of a shipped model empty: its name says all.
   std::string text;
+  std::int64_t asked_batch = 0;  ///< by the scenario or an option; 0: by nobody
+
+  /// Samples of an update of the best plan; of none those that it was asked for.
+  std::int64_t batch_of(const PlanResult& result) const;
+  /// Why these are not those that it was asked for; "" where they are.
+  std::string batch_note(const PlanResult& result) const;
 };
 
 /// The same model and devices for every planner; `scenario` says which. Throws InputError when its

@@ -242,6 +242,35 @@ class Default(Case):
                 self.assertIn(note, self.run_command("plan", *words, "--effort", 50, "--format", "csv").stderr)
 
 
+    def test_every_planner_says_the_batch_of_its_plan(self):
+        of_all = ("dapple", "torchgpipe")  # whose microbatches are those of all replicas
+        model, differ = (self.MODEL, "--cluster", self.CLUSTER), set()
+        for name in ("pipedream", "2bw", "dapple", "torchgpipe", "uniform"):
+            for batch in (3, 16, 96, 100):
+                words = (*model, "--search", name, "--batch", batch, "--microbatch-size", 8)
+                with self.subTest(words):
+                    result = self.plan(*words)
+                    text = self.ok("plan", *words)
+                    for plan in result["plans"]:
+                        replicas = 1 if name in of_all else plan["stages"][0]["replicas"]
+                        self.assertEqual(result["batch"], plan["microbatch_size"] * plan["microbatches"] * replicas)
+                    self.assertIn(f"on 4 devices, a batch of {result['batch']} samples\n", text)
+                    said = [note for note in result["notes"] if note.startswith(f"batch: {result['batch']} samples, not {batch}: ")]
+                    self.assertEqual(len(said), result["batch"] != batch, result["notes"])
+                    differ |= {name} if said else set()
+        self.assertEqual(differ, {"pipedream", *of_all})
+
+    def test_the_time_limit_holds_for_every_planner(self):
+        for name in ("pipedream", "2bw", "dapple", "torchgpipe", "uniform"):
+            words = (self.MODEL, "--cluster", self.CLUSTER, "--search", name, "--batch", 64)
+            with self.subTest(name):
+                ended = self.plan(*words, "--time-limit", 1e-9)
+                self.assertTrue([n for n in ended["notes"] if "the time ended" in n], ended["notes"])
+                self.assertEqual({p["simulated_samples_per_s"] for p in ended["plans"]}, {None})
+                self.assertEqual(self.plan(*words, "--time-limit", 1000), self.plan(*words))
+            self.assertIn("must be a number", self.no_plan(*words, "--time-limit", "no"))
+
+
 class Calibrations(Case):
     def scenario(self, model=MEASURED, **pipeline):
         file = self.folder / "measured.yaml"
