@@ -348,6 +348,9 @@ class StageModel {
     const double kept = kept_bytes(selective() ? Recompute::selective : Recompute::none);
     const double input = model_.held_input_bytes(b_, tensor_);
     const double logits = last ? kept_logits_bytes() + input : 0;
+    // The LM head's W reads its input and the gradient of the logits, whatever layers recompute.
+    const double gradient = model_.logits_bytes(b_, tensor_) / 4 * model_.element_bytes();
+    const double head = last ? std::min(kept_logits_bytes(), gradient) + input : 0;
     const double logits_workspace = last ? model_.logits_workspace_bytes(b_, tensor_) : 0;
     // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
     const double gathered = tensor_.sequence ? model_.layer_input_bytes(b_) : 0;
@@ -355,7 +358,7 @@ class StageModel {
     c.activation_bytes = whole((layers - again) * kept + inputs + logits);
     c.activation_after_input_bytes = std::min(
         c.activation_bytes, whole((layers - again) * model_.layer_after_input_bytes(b_, tensor_) +
-                                  (recompute_.in_full() ? inputs + logits : 0)));
+                                  (recompute_.in_full() ? inputs : 0) + head));
     // A layer that runs without keeping its activations still makes them, one layer at a time; the
     // backward those of a group.
     const double recomputed = recomputed_bytes(layers);

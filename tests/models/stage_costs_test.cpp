@@ -255,6 +255,15 @@ TEST(StageCosts, LessIsKeptBetweenIAndWThanBefore) {
   }
 }
 
+TEST(StageCosts, TheHeadsWeightGradientReadsItsInputAndTheLogitsGradientWhateverLayersRecompute) {
+  const double head = 2 * 2 * kS * kV + 2 * kS * 2 * kH;  // of 2 samples, in 16 bits
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const auto c = costs(gpt_small(), {4, 4, 4}, recompute, 2);
+    EXPECT_EQ(c[2].activation_after_input_bytes,
+              c[1].activation_after_input_bytes + std::llround(head));
+  }
+}
+
 // Splits
 // -------------------------------------------------------------------------------------------
 
