@@ -1,6 +1,7 @@
 #include "base/csv.hpp"
 
 #include "base/error.hpp"
+#include "base/suggest.hpp"
 
 #include <fmt/format.h>
 
@@ -15,14 +16,27 @@ std::string trimmed_cell(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
+/// Names that differ in case, blanks or the like are one to whoever reads a table.
 void require_different(const std::vector<std::string>& columns, const std::string& origin,
                        int line) {
+  std::vector<std::string> bare;
+  for (const std::string& column : columns) {
+    bare.push_back(folded(column));
+    std::erase_if(bare.back(), [](char c) { return c == '-' || c == ' ' || c == '\t'; });
+  }
   std::vector<Diagnostic> twice;
-  for (auto at = columns.begin(); at != columns.end(); ++at)
-    if (!at->empty() && std::find(columns.begin(), at, *at) == at &&
-        std::find(at + 1, columns.end(), *at) != columns.end())
-      twice.push_back(
-          {{origin, line, 0}, fmt::format("column '{}' is there more than once", *at), "", 1});
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const auto own = bare.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto again = std::find(own + 1, bare.end(), *own);
+    if (own->empty() || again == bare.end() || std::find(bare.begin(), own, *own) != own) continue;
+    const std::string& other = columns[static_cast<std::size_t>(again - bare.begin())];
+    twice.push_back({{origin, line, 0},
+                     other == columns[i]
+                         ? fmt::format("column '{}' is there more than once", other)
+                         : fmt::format("columns '{}' and '{}' are one", columns[i], other),
+                     "",
+                     1});
+  }
   if (!twice.empty()) throw InputError(std::move(twice));
 }
 

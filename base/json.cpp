@@ -9,14 +9,45 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 namespace penstock {
 namespace {
 
-/// Builds a Json from what the library's parser finds.
+/// Goes over a text and says how much of it the library's parser has taken.
+class Taken {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Taken(const char* at, const char** taken) : at_(at), taken_(taken) {}
+  reference operator*() const { return *at_; }
+  Taken& operator++() {
+    *taken_ = ++at_;
+    return *this;
+  }
+  friend bool operator==(const Taken& a, const Taken& b) { return a.at_ == b.at_; }
+
+ private:
+  const char* at_;
+  const char** taken_;
+};
+
+/// Builds a Json from what the library's parser finds. Unless told so, no object has a key twice:
+/// whoever edits a file sees the one and we would use the other.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
+  enum class Twice : std::uint8_t { refused, taken };
+  Builder(std::string_view text, Twice twice) : text_(text), taken_(text.data()), twice_(twice) {}
+
+  bool parse() {
+    const char* const end = text_.data() + text_.size();
+    return nlohmann::json::sax_parse(Taken(taken_, &taken_), Taken(end, &taken_), this);
+  }
   bool null() override { return put(Json()); }
   bool boolean(bool value) override { return put(value); }
   bool number_integer(std::int64_t value) override { return put(value); }
@@ -29,6 +60,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
+    if (twice_ == Twice::refused && open_.back()->contains(name)) {
+      byte_ = begin_of_string();
+      why_ = fmt::format("the key '{}' is there twice", name);
+      return false;
+    }
     place_ = &(*open_.back())[name];
     return true;
   }
@@ -39,9 +75,20 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   Json root;
-  std::size_t byte() const { return byte_; }
+  JsonError error() const { return JsonError(why_, byte_); }
 
  private:
+  /// The place of the string whose closing quote was just taken.
+  std::size_t begin_of_string() const {
+    const auto is_escaped = [&](std::size_t i) {
+      const std::size_t plain = i == 0 ? text_.npos : text_.find_last_not_of('\\', i - 1);
+      return (i - (plain == text_.npos ? 0 : plain + 1)) % 2 == 1;
+    };
+    std::size_t begin = static_cast<std::size_t>(taken_ - text_.data()) - 1;
+    do begin = text_.rfind('"', begin - 1);
+    while (is_escaped(begin));
+    return begin + 1;
+  }
   // What is open is the last element of what holds it, so nothing moves while it is open.
   bool put(Json value) {
     Json& to = place_ != nullptr ? *place_ : open_.back()->emplace_back(nullptr);
@@ -63,7 +110,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   std::vector<Json*> open_;
   Json* place_ = &root;  // where the next value goes; null: behind the others of the open list
   Json* last_ = nullptr;
+  std::string_view text_;
+  const char* taken_;
+  Twice twice_;
   std::size_t byte_ = 0;
+  std::string why_ = "is not JSON from here on";
 };
 
 /// Appends a value as the library prints it.
@@ -222,15 +273,14 @@ void require_shallow_json(std::string_view text) {
 
 Json Json::parse(std::string_view text) {
   require_shallow_json(text);
-  Builder builder;
-  if (!nlohmann::json::sax_parse(text, &builder))
-    throw JsonError("is not JSON from here on", builder.byte());
+  Builder builder(text, Builder::Twice::refused);
+  if (!builder.parse()) throw builder.error();
   return std::move(builder.root);
 }
 
 std::unique_ptr<Json> Json::parse_if(std::string_view text) {
-  Builder builder;
-  if (too_deep_at(text) > 0 || !nlohmann::json::sax_parse(text, &builder)) return nullptr;
+  Builder builder(text, Builder::Twice::taken);
+  if (too_deep_at(text) > 0 || !builder.parse()) return nullptr;
   return std::make_unique<Json>(std::move(builder.root));
 }
 

@@ -73,9 +73,9 @@ class Json {
 
   static Json array(std::initializer_list<Part> elements = {});
   static Json object();
-  /// Throws JsonError.
+  /// Throws JsonError, also where an object has a key twice.
   static Json parse(std::string_view text);
-  /// Nothing when the text is no JSON.
+  /// Nothing when the text is no JSON; of two values of a key the last.
   static std::unique_ptr<Json> parse_if(std::string_view text);
   /// On one line, or with that many spaces per level. What is not UTF-8 in a text is replaced; a
   /// number that is none (NaN, infinite) is null.

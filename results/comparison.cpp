@@ -2,6 +2,7 @@
 
 #include "results/expected_error.hpp"
 #include "results/fields.hpp"
+#include "base/json_fields.hpp"
 #include "base/units.hpp"
 #include "results/simulation.hpp"
 
@@ -53,6 +54,28 @@ std::optional<std::pair<double, double>> differing(const std::vector<double>& nu
   return *least < *most ? std::optional(std::pair(*least, *most)) : std::nullopt;
 }
 
+/// Does a field of this name last, count or weigh?
+bool is_never_negative(std::string_view key) {
+  return key.ends_with("_s") || key.ends_with("bytes") || key.find("_per_") != key.npos ||
+         key.ends_with("fraction") || key.ends_with("_seconds");
+}
+
+/// Checks the numbers of a value that stands under a key.
+void check_numbers(const Json& value, std::string_view key, const Place& place) {
+  constexpr double kLeast = 1e-18, kMost = 1e18;
+  if (value.is_object())
+    for (const auto& [name, inner] : value.items()) check_numbers(inner, name, place.in(name));
+  if (value.is_array())
+    for (std::size_t i = 0; i < value.size(); ++i) check_numbers(value.at(i), key, place.at(i));
+  if (!value.is_number()) return;
+  const auto number = value.get<double>(), size = std::abs(number);
+  if (size != 0 && !(size >= kLeast && size <= kMost))
+    place.problem(
+        fmt::format("must be 0, or from {:g} to {:g}, got {}", kLeast, kMost, value.dump()));
+  else if (number < 0 && is_never_negative(key))
+    place.problem(fmt::format("must not be negative, got {}", value.dump()));
+}
+
 }  // namespace
 
 std::string why_no_result(const Json& json) {
@@ -64,6 +87,12 @@ std::string why_no_result(const Json& json) {
       "has schema_version {}, and this version of penstock reads {}; simulate its "
       "scenario again",
       version.dump(), kSchemaVersion);
+}
+
+void require_numbers_of_a_run(const Json& result, const std::string& origin) {
+  JsonProblems problems(origin);
+  check_numbers(result, "", Place(problems));
+  problems.throw_if_any();
 }
 
 double number_or_0(const Json& result, const char* key) {

@@ -14,6 +14,9 @@ namespace penstock {
 inline constexpr int kSchemaVersion = 1;
 /// Why this is no result that this version of penstock reads; empty: it is one.
 std::string why_no_result(const Json& json);
+/// Throws InputError with every number of a result that no run has: one that is negative where it
+/// counts or lasts, or so large or small that what is computed of it would be no number.
+void require_numbers_of_a_run(const Json& result, const std::string& origin);
 
 /// 0 where it has none.
 double number_or_0(const Json& result, const char* key);

@@ -118,8 +118,8 @@ Json nullable(const std::optional<T>& value) {
 /// Of an object that was read: none where there is no number.
 inline std::optional<double> number_in(const Json& object, std::string_view key) {
   const Json* const found = object.find(key);
-  return found != nullptr && found->is_number() ? std::optional(found->get<double>())
-                                                : std::nullopt;
+  if (found == nullptr || !found->is_number()) return std::nullopt;
+  return found->get<double>() + 0.0;  // of -0, too
 }
 
 /// What `one` makes of each item.

@@ -16,6 +16,7 @@ namespace penstock {
 namespace {
 
 constexpr double kMost_s = 1e9, kMostWhole = 9e15;  // of seconds; of bytes and counts
+constexpr double kLeastCell = 1e-9;                 // of what is not 0
 constexpr const char* kPredictedColumns[] = {"name", "measured_s", "predicted_s"};
 
 bool is_predicted_table(const std::vector<std::string>& columns) {
@@ -41,12 +42,15 @@ class PredictedCells {
     if (cell.empty()) return std::nullopt;
     const double most = std::string_view(column).ends_with("_s") ? kMost_s : kMostWhole;
     const auto value = parse_number<double>(cell);
-    if (value && *value >= 0 && *value <= most) return value;
-    wrong_.push_back(
-        {{origin_, row_.line, 0},
-         fmt::format("'{}': must be a number from 0 to {:g}, got '{}'", column, most, cell),
-         "",
-         1});
+    if (value && (*value == 0 || (*value >= kLeastCell && *value <= most))) return value;
+    wrong_.push_back({{origin_, row_.line, 0},
+                      fmt::format("'{}': must be a number from 0 to {:g}{}, got '{}'", column, most,
+                                  value && *value > 0 && *value < kLeastCell
+                                      ? fmt::format(", 0 or at least {:g}", kLeastCell)
+                                      : "",
+                                  cell),
+                      "",
+                      1});
     return std::nullopt;
   }
 

@@ -62,8 +62,8 @@ bool is_known(std::string_view column) {
   return std::ranges::any_of(kNeededColumns, is) || std::ranges::any_of(kOtherColumns, is);
 }
 
-constexpr double kMostOfCell = 1e9;  // no time in seconds, rate or number of bytes in GiB is more
-constexpr double kLeastRate = 1e-9;  // nor does a rate that is none
+constexpr double kMostOfCell = 1e9;    // no time in seconds, rate or number of bytes in GiB is more
+constexpr double kLeastOfCell = 1e-9;  // nor is any less that is one
 
 struct GpuCluster {
   std::string_view gpu, cluster, device;
@@ -146,18 +146,20 @@ class RowReader {
   std::optional<double> number(std::string_view column) {
     if (!has(column)) return std::nullopt;
     const auto value = parse_number<double>(cell(column));
-    if (value && *value >= 0 && *value <= kMostOfCell) return value;
-    refuse(column,
-           fmt::format("must be a number from 0 to {:g}, got '{}'", kMostOfCell, cell(column)));
-    return std::nullopt;
+    if (!value || !(*value >= 0 && *value <= kMostOfCell)) {
+      refuse(column,
+             fmt::format("must be a number from 0 to {:g}, got '{}'", kMostOfCell, cell(column)));
+      return std::nullopt;
+    }
+    if (*value != 0 && *value < kLeastOfCell)
+      refuse(column,
+             fmt::format("must be 0 or at least {:g}, got '{}'", kLeastOfCell, cell(column)));
+    return value;
   }
   /// None where it is 0.
   std::optional<double> rate(std::string_view column) {
     const auto value = number(column);
-    if (!value || *value == 0) return std::nullopt;
-    if (*value < kLeastRate)
-      refuse(column, fmt::format("must be 0 or at least {:g}, got '{}'", kLeastRate, cell(column)));
-    return value;
+    return value && *value > 0 ? value : std::nullopt;
   }
   Json map_in(std::string_view column) {
     const auto given = Json::parse_if(cell(column));
@@ -424,7 +426,9 @@ std::string unknown_columns(const std::string& text, const std::string& origin) 
   known.insert(known.end(), std::begin(kOtherColumns), std::end(kOtherColumns));
   const auto columns = parse_csv(text, origin).columns;
   std::vector<std::string> unknown;
-  for (const std::string& column : columns) {
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const std::string& column = columns[i];
+    if (column.empty()) unknown.push_back(fmt::format("number {}, which has no name", i + 1));
     const bool theirs =
         is_vtrain(columns) && std::ranges::find(kVtrainColumns, column, &VtrainColumn::theirs) !=
                                   std::end(kVtrainColumns);

@@ -37,6 +37,7 @@ Json load_result(const std::string& path) {
   require_file(path);
   Json json = parse_json(read_file(path), path);
   if (const std::string why = why_no_result(json); !why.empty()) throw InputError(path, why);
+  require_numbers_of_a_run(json, path);
   return json;
 }
 

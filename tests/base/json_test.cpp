@@ -35,7 +35,6 @@ TEST(Json, IsReadAsItWasPrintedHoweverDeep) {
   const std::string text =
       R"([[1,{"a":[-2,1e+300,"é\n",{"b":[[],{}]}],"z":true,"y":null}],[],{"k":[[[[0]]]]},18446744073709551615])";
   EXPECT_EQ(Json::parse(text).dump(), text);
-  EXPECT_EQ(Json::parse("{\"a\":1,\"a\":2}").dump(), "{\"a\":2}");
 }
 
 TEST(Json, WhatIsNoneSaysWhere) {
@@ -127,6 +126,26 @@ TEST(Json, EqualityIsThatOfValues) {
   EXPECT_EQ(Json::parse(R"({"a":1,"b":[2]})"), Json::parse(R"({"b":[2],"a":1})"));
   EXPECT_NE(Json::parse("[1,2]"), Json::parse("[1]"));
   EXPECT_NE(Json("1"), Json(1));
+}
+
+TEST(Json, AKeyThatIsThereTwiceIsRefusedWhereItStandsAgain) {
+  const auto place = [](const std::string& text) -> std::size_t {
+    try {
+      Json::parse(text);
+    } catch (const JsonError& error) {
+      EXPECT_NE(std::string(error.what()).find("is there twice"), std::string::npos);
+      return error.byte;
+    }
+    return 0;
+  };
+  EXPECT_EQ(place(R"({"a": 1, "a": 2})"), 10U);
+  EXPECT_EQ(place(R"([{"b": {"a": 1, "c": {"a": 3}, "a" : 2}}])"), 32U);
+  EXPECT_EQ(place(R"({"a\"b": 1, "a\"b": 2})"), 13U);
+  EXPECT_EQ(place(R"({"\\": 1, "\\": 2})"), 11U);
+  EXPECT_EQ(place(R"({"": 1, "": 2})"), 9U);
+  EXPECT_EQ(place(R"({"a": 1, "\u0061": 2})"), 10U);
+  EXPECT_EQ(place(R"({"a": {"a": 1}, "b": {"a": 1}, "A": 2})"), 0U);
+  EXPECT_EQ(Json::parse_if(R"({"a": 1, "a": 2})")->at("a").get<int>(), 2);
 }
 
 }  // namespace
