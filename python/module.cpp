@@ -6,6 +6,8 @@
 #include "python/convert.hpp"
 #include "python/run.hpp"
 #include "python/unlocked.hpp"
+#include "scenarios/keys.hpp"
+#include "scenarios/overrides.hpp"
 #include "sweep/elsewhere.hpp"
 
 #include <pybind11/numpy.h>
@@ -102,6 +104,17 @@ py::list fields() {
   return list;
 }
 
+/// May its value be any text, such as a name?
+bool is_text_key(const std::string& key) {
+  try {
+    const KeyRow* const row = key_row(key_path(key, key));
+    // What is missing may be a list, too.
+    return row != nullptr && row->type == KeyRow::Type::text && !row->key.starts_with("missing");
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 py::dict command_table() {
   py::dict table;
   for (const CommandSpec& command : commands()) {
@@ -169,6 +182,7 @@ PYBIND11_MODULE(_core, m) {
     return to_python(parse_document(text, origin));
   });
   m.def("command_table", &command_table);
+  m.def("is_text_key", &is_text_key);
   m.attr("kinds") = kind_tokens();
   py::class_<ReadScenario, std::shared_ptr<ReadScenario>>(m, "ReadScenario")
       .def_static("of_file", &ReadScenario::of_file, WithoutLock())

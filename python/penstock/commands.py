@@ -3,9 +3,11 @@
 
 import contextlib
 import functools
+import gzip
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
@@ -13,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 
 from . import _core, elsewhere, errors
 from .results import Result
-from .values import changes_of, is_text, one_of_list, range_of, text_of, yaml_of
+from .values import changes_of, is_text, one_of_list, range_of, text_of, value_of, yaml_of
 
 Scenario = Union[str, "os.PathLike[str]", Mapping[str, Any], "ReadScenario"]
 
@@ -40,17 +42,29 @@ class ReadScenario:
     """
 
     def __init__(self, source: Scenario):
-        source = yaml_of(source) if isinstance(source, Mapping) else os.fspath(source)
+        source = _require_text("scenario", yaml_of(source) if isinstance(source, Mapping) else os.fspath(source))
         if is_text(source):
             self._core = _core.ReadScenario.of_text(source, "scenario")
         else:
             self._core = _core.ReadScenario.of_file(source)
 
     def simulate(self, *, engine: str = "simgrid", **overrides: Any) -> Result:
-        return Result(self._core.simulate(changes_of(overrides), engine))
+        changes = changes_of(overrides)
+        for key, value in changes:
+            _require_text(f"--set {key}", key + value)
+        return Result(self._core.simulate(changes, engine))
 
     def _stamps(self):
         return [(path, _stamp(path)) for path in self._core.own_files()]
+
+
+def _require_text(where: str, text: str) -> str:
+    """What no file, no word of a command line and no scenario can have is said here."""
+    found = re.search("[\0\ud800-\udfff]", text)
+    if found is None:
+        return text
+    why = "has a NUL character" if found[0] == "\0" else f"has half a character, {ascii(found[0])}"
+    raise errors.InputError([(where, 0, 0, why, f"{where}: {why}")])
 
 
 def _stamp(path):
@@ -70,7 +84,7 @@ def _read(source: Scenario) -> "ReadScenario":
     """Read again when one of its own files has changed since."""
     if isinstance(source, ReadScenario):
         return source
-    source = yaml_of(source) if isinstance(source, Mapping) else os.fspath(source)
+    source = _require_text("scenario", yaml_of(source) if isinstance(source, Mapping) else os.fspath(source))
     key = source, os.getcwd(), os.environ.get("PENSTOCK_HOME")
     kept = _kept(*key)
     if any(_stamp(path) != stamp for path, stamp in kept[1]):
@@ -125,15 +139,15 @@ def _words(command: str, options: Mapping[str, Any]) -> List[str]:
 
 def _texts(given: Any, repeated: bool) -> List[str]:
     if isinstance(given, Mapping) and repeated:  # {"stages": [2, 4]}
-        return [f"{key}={_listed(values)}" for key, values in given.items()]
+        return [f"{key}={_listed(values, key)}" for key, values in given.items()]
     if repeated and isinstance(given, (list, tuple)):
         return [text_of(one) for one in given]
     return [text_of(given) if isinstance(given, Mapping) else _listed(given)]
 
 
-def _listed(values: Any) -> str:
+def _listed(values: Any, key: str = "") -> str:
     if isinstance(values, (list, tuple, range)):
-        return range_of(values) or ",".join(one_of_list(text_of(value)) for value in values)
+        return range_of(values) or ",".join(one_of_list(value_of(key, value)) for value in values)
     return os.fspath(values) if isinstance(values, os.PathLike) else text_of(values)
 
 
@@ -165,6 +179,12 @@ _MOST_OF_WORD = 131_071  #: bytes: Linux starts no program with a longer one
 
 def _require_short(words: List[str]) -> None:
     for word in words:
+        try:
+            os.fsencode(word)
+        except UnicodeEncodeError:
+            _require_text(word.partition("=")[0], word)
+        if "\0" in word:
+            _require_text(ascii(word.partition("=")[0]), word)
         size = len(os.fsencode(word))
         if size <= _MOST_OF_WORD:
             continue
@@ -233,6 +253,7 @@ def _file_of(source: Any, folder: str, number: int) -> str:
         source = yaml_of(source)
     elif not isinstance(source, str) or not is_text(source):
         return os.fspath(source)
+    _require_text("scenario", source)
     path = os.path.join(folder, f"scenario{number or ''}.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(source)
@@ -250,6 +271,18 @@ def _error_in(text: str, code: int) -> Exception:
     return {"bug": errors.InternalBug}.get(said["kind"], errors.SystemError)(said["message"])
 
 
+def _asked_json(command: str, sources: List[Any], options: Mapping[str, Any],
+                executor: Optional[Executor] = None) -> Any:
+    """What the program prints as JSON, or has written to `output`."""
+    text = _asked(executor, command, sources, {**options, "format": "json"})
+    output = options.get("output")
+    if output is not None and os.fspath(output) != "-":
+        opened = gzip.open if os.fspath(output).endswith(".gz") else open
+        with opened(output, "rt", encoding="utf-8") as file:
+            text = file.read()
+    return json.loads(text)
+
+
 def compare(*scenarios: Scenario, **options: Any) -> List[Dict[str, Any]]:
     """Scenarios or results side by side: the fields of each. `over={"schedule": [...]}` is a row
     for each value.
@@ -258,7 +291,7 @@ def compare(*scenarios: Scenario, **options: Any) -> List[Dict[str, Any]]:
     >>> [row["schedule"] for row in rows]
     ['1f1b', 'gpipe']
     """
-    return json.loads(ask("compare", list(scenarios), {**options, "format": "json"}))
+    return _asked_json("compare", list(scenarios), options)
 
 
 def schedule(name: str, **keys: Any) -> Dict[str, Any]:
@@ -267,7 +300,7 @@ def schedule(name: str, **keys: Any) -> Dict[str, Any]:
     >>> schedule("1f1b", stages=4, microbatches=8)["ideal_bubble"] > 0
     True
     """
-    return json.loads(ask("schedule show", [name], {**keys, "format": "json"}))
+    return _asked_json("schedule show", [name], keys)
 
 
 def plan(source: Scenario, *, executor: Optional[Executor] = None, **options: Any) -> Dict[str, Any]:
@@ -275,18 +308,18 @@ def plan(source: Scenario, *, executor: Optional[Executor] = None, **options: An
     of them, `search="full"`, whose candidates are tasks of the executor, if there is one. Of a
     profile `search="pipedream"` is the default; `search` names another published planner.
     `without_headroom` of our own search says what leaving memory free costs (docs/plan.md)."""
-    return json.loads(_asked(executor, "plan", [source], {**options, "format": "json"}))
+    return _asked_json("plan", [source], options, executor)
 
 
 def validate(*files: Any, **options: Any) -> Any:
     """Recordings of real runs, and published times, against what is predicted."""
-    return json.loads(ask("validate", list(files), {**options, "format": "json"}))
+    return _asked_json("validate", list(files), options)
 
 
 def train(*scenarios: Scenario, **options: Any) -> List[Dict[str, Any]]:
     """Trains scenarios for real under the update rules of their schedules: for each what
     `penstock train --format json` says of it, its loss curves among it."""
-    return json.loads(ask("train", list(scenarios), {**options, "format": "json"}))["scenarios"]
+    return _asked_json("train", list(scenarios), options)["scenarios"]
 
 
 def calibrate(source: Any = None, **options: Any) -> Dict[str, Any]:
@@ -315,7 +348,19 @@ def sweep(*scenarios: Scenario, over: Mapping[str, Any], executor: Optional[Exec
     if options.get("output") is None:
         options["format"] = "json"
     text = _asked(executor, "sweep", list(scenarios), options)
-    return Rows(json.loads(line) for line in text.splitlines() if "format" in options)
+    # A line feed alone: other ends of lines may stand in a name.
+    rows = Rows(json.loads(line) for line in text.split("\n") if line and "format" in options)
+    for key, values in over.items():
+        given = _given(key.replace("__", "."), values)
+        for row in rows if given else ():
+            row[key] = given.get(row.get(key), row.get(key))
+    return rows
+
+
+def _given(key, values):
+    """What rows have of values that were quoted, with the values as they were given."""
+    texts = [v for v in values if isinstance(v, str)] if isinstance(values, (list, tuple)) else []
+    return {one_of_list(value_of(key, v)): v for v in texts if _core.is_text_key(key)}
 
 
 class Rows(List[Dict[str, Any]]):

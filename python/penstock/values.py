@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from . import _core
 
 
 def text_of(value: Any) -> str:
@@ -20,7 +23,30 @@ def json_of(value: Any) -> str:
     >>> json_of({"name": "\U0001f600"})
     '{"name": "\U0001f600"}'
     """
-    return json.dumps(value, default=_plain, ensure_ascii=False)
+    return _UNPRINTED.sub(lambda found: f"\\u{ord(found[0]):04x}",
+                          json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+#: DEL, C1, other ends of lines and what changes the direction of writing: as they are, a reader of
+#: lines or a terminal may take them for its own.
+_UNPRINTED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+def value_of(key: str, value: Any) -> str:
+    """The text of a value of a key. What is text for the scenario, too, such as a name, is quoted
+    where YAML would read something else.
+
+    >>> value_of("name", '"q"'), value_of("name", "1"), value_of("name", "my run"), value_of("stages", "4")
+    ('"\\\\"q\\\\""', '"1"', 'my run', '4')
+    """
+    if not isinstance(value, str) or not _core.is_text_key(key):
+        return text_of(value)
+    return value if _PLAIN.fullmatch(value) and value.lower() not in _WORDS else json_of(value)
+
+
+#: Begins with a letter; a blank or colon is within.
+_PLAIN = re.compile(r"[^\W\d_](?:[\w./'@+=-]|[ :](?=[\w./'@+=-]))*")
+_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "nan", "inf"}  #: which YAML may take for something else
 
 
 def one_of_list(text: str) -> str:
@@ -66,7 +92,8 @@ def changes_of(overrides: Mapping[str, Any]) -> List[Tuple[str, str]]:
     >>> changes_of({"microbatches": 32, "cluster__inter": "100 Gbps"})
     [('microbatches', '32'), ('cluster.inter', '100 Gbps')]
     """
-    return [(key.replace("__", "."), text_of(value)) for key, value in overrides.items()]
+    keys = ((key.replace("__", "."), value) for key, value in overrides.items())
+    return [(key, value_of(key, value)) for key, value in keys]
 
 
 def is_text(source: str) -> bool:

@@ -255,9 +255,47 @@ class Words(unittest.TestCase):
         names = ["it's", 'say "hi"', "a, b", "c]d", "e", "[", "x:y", "\U0001f600", "'"]
         rows = penstock.compare(self.scenario(), over={"name": names[:3]}, engine="exact")
         self.assertEqual(len(rows), 3)
+        names += ['"q"', "'s'", "[1, 2]", "{a: 1}", "a: b", "# c", "a #b", "a\nb", " lead", "tail ", "1", "1.0", "true", "null", "~", "",
+                  "*x", "&y", "!z", "%d", "- a", "?", "|", "a\\b", "a\\", '"', '""', "\\\"", "a\tb", "1:3", "1:3:*2", "a=b", "1,2", "x]",
+                  "\u2028x", "x\u2029", "\x85y", "\u6f22\u00e9"]
         for name in names:
-            (row,) = penstock.sweep(self.scenario(), over={"name": [name]}, engine="exact")
-            self.assertEqual(row["status"], "ok", (name, row))
+            try:
+                self.assertEqual(penstock.simulate(self.scenario(), name=name, engine="exact").scenario, name)
+            except penstock.InputError:  # such a name is none
+                self.assertTrue(name in ("", "a\nb", "a\tb") or not name.isprintable(), name)
+                continue
+            for of_one in (False, True):
+                given = [name] if of_one else [name, "another"]
+                rows = penstock.sweep(self.scenario(), over={"name": given}, engine="exact")
+                self.assertEqual([(row["status"], row["name"]) for row in rows], [("ok", n) for n in given])
+        self.assertEqual([row["scenario"] for row in penstock.compare(self.scenario(name='"q", it\'s'), self.scenario(name="[a"))],
+                         ['"q", it\'s', "[a"])
+
+    def test_an_output_is_written_and_returned(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number, (call, source, more) in enumerate(((penstock.compare, "small-1f1b", {"engine": "exact"}),
+                                                           (penstock.plan, "gpt-2.2b-flush", {"search": "uniform"}),
+                                                           (penstock.schedule, "1f1b", {"stages": 2}),
+                                                           (penstock.train, "small-pipedream", {"updates": 2, "reproducible": True}))):
+                plain = call(source, **more)
+                for ending in (".json", ".json.gz"):
+                    path = pathlib.Path(folder) / f"out-{number}{ending}"
+                    self.assertEqual(without_times(call(source, **more, output=path)[0] if isinstance(plain, list) else
+                                                   call(source, **more, output=str(path))),
+                                     without_times(plain[0] if isinstance(plain, list) else plain))
+                    self.assertTrue(path.exists())
+
+    def test_what_no_word_can_have_is_an_error_of_ours(self):
+        for text in ("a\0b", "\0", "a\ud83d"):
+            for call in (lambda: penstock.simulate(text), lambda: penstock.simulate("small-1f1b", name=text),
+                         lambda: penstock.simulate(self.scenario(name=text)), lambda: penstock.compare(text),
+                         lambda: penstock.compare("small-1f1b", set=f"name={text}"), lambda: penstock.sweep("small-1f1b", over={"name": [text]}),
+                         lambda: penstock.sweep("small-1f1b", over={text: [1]}), lambda: penstock.compare("small-1f1b", output=text),
+                         lambda: penstock.plan(text), lambda: penstock.schedule(text), lambda: penstock.validate(text),
+                         lambda: penstock.train(text), lambda: penstock.calibrate(text), lambda: penstock.compare(self.scenario(name=text)),
+                         lambda: penstock.ReadScenario(text), lambda: penstock.ReadScenario(f"name: {text}\nschedule: 1f1b")):
+                with self.assertRaises(penstock.InputError):
+                    call()
 
     def test_long_ranges(self):
         rows = penstock.sweep("small-1f1b", over={"microbatches": range(4, 1004)}, engine="exact", format="json")
