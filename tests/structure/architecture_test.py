@@ -52,6 +52,17 @@ class Page(unittest.TestCase):
                 self.assertEqual([], left, "the template touches what the page does not list")
 
 
+class Fuzzed(unittest.TestCase):
+    def test_the_table_of_targets_is_the_one_of_the_fuzzer(self):
+        targets = text("tests/fuzz/fuzz.cpp").split("const Target kTargets[]", 1)[1]
+        covers = {name: " ".join(re.findall(r'"([^"]+)"', files))
+                  for name, files in re.findall(r'\.name = "([^"]+)".*?\.covers = \{([^}]*)\}', targets, re.S)}
+        self.assertEqual(len(covers), targets.count(".name = "))
+        table = text("docs/reliability.md").split("\n| target | files |\n|---|---|\n", 1)[1].split("\n\n", 1)[0]
+        self.assertEqual(dict(line.strip("| ").split(" | ") for line in table.splitlines()), covers)
+        self.assertEqual([], [f for files in covers.values() for f in files.split() if not (ROOT / f).exists()])
+
+
 class Keys(unittest.TestCase):
     """A section's rows of the table and the fields of its part of the specification."""
 
