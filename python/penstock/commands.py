@@ -21,7 +21,7 @@ Scenario = Union[str, "os.PathLike[str]", Mapping[str, Any], "ReadScenario"]
 
 _HERE = pathlib.Path(__file__).resolve().parent
 _TABLE = _core.command_table()
-_OK, _OUT_OF_TOLERANCE = 0, 3
+_OK, _WRONG_INPUT, _OUT_OF_TOLERANCE = 0, 2, 3
 
 
 def program() -> str:
@@ -264,7 +264,9 @@ def _error_in(text: str, code: int) -> Exception:
     try:
         said = json.loads(text.strip().split("\n")[-1])
     except ValueError:
-        return errors.SystemError(text.strip() or f"penstock ended with {code}")
+        why = text.strip() or f"penstock ended with {code}"
+        # What compares or validates several files says of each by itself what is wrong with it.
+        return errors.InputError([("", 0, 0, why, why)]) if code == _WRONG_INPUT else errors.SystemError(why)
     if said["kind"] == "input":
         return errors.InputError([(d["file"], d["line"], d["column"], d["message"], d["rendered"])
                                   for d in said["diagnostics"]])
