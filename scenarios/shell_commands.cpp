@@ -2,7 +2,6 @@
 #include "scenarios/shell_machine.hpp"
 
 #include <fmt/format.h>
-#include <regex.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,16 +9,14 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t kMostSteps = 100'000;
+constexpr std::size_t kMostSteps = 25'000;
+constexpr std::size_t kBytesOfAStep = 64;
 constexpr std::size_t kMostTurns = 2'000;
 constexpr int kMostForks = 24;  // within one another
 
-/// In one line: of a condition that is not known.
-std::string one_line(const ShellWord& word) {
-  constexpr std::size_t kShown = 200;
-  std::string out;
-  for (const char c : word.text().substr(0, kShown))
-    if (!is_blank(c) || (!out.empty() && out.back() != ' ')) out += is_blank(c) ? ' ' : c;
+/// Returns a condition that is not known in one line.
+std::string condition_of(const ShellWord& word) {
+  std::string out = one_line(word);
   while (out.ends_with(' ') || out.ends_with(';')) out.pop_back();
   return out;
 }
@@ -36,74 +33,90 @@ ShellStatus both(const ShellStatus& a, const ShellStatus& b, bool with_or) {
 }
 
 bool same_variable(const ShellVariable& a, const ShellVariable& b) {
-  const auto same_items = [](const auto& x, const auto& y) {
-    return std::ranges::equal(x, y, [](const auto& i, const auto& j) {
-      return i.first == j.first && same_text(i.second, j.second);
-    });
-  };
-  return a.kind == b.kind && same_text(a.value, b.value) && same_items(a.items, b.items) &&
-         same_items(a.keyed, b.keyed) && a.counted == b.counted;
+  return a.kind == b.kind && same_text(a.value, b.value) && a.counted == b.counted &&
+         a.never == b.never && std::ranges::equal(a.items, b.items, same_text) &&
+         std::ranges::equal(a.keyed, b.keyed, [](const auto& x, const auto& y) {
+           return x.first == y.first && same_text(x.second, y.second);
+         });
 }
 
 bool same_variables(const ShellState& a, const ShellState& b) {
-  return std::ranges::equal(a.variables, b.variables, [](const auto& x, const auto& y) {
-    return x.first == y.first && same_variable(x.second, y.second);
-  });
+  return a.lost == b.lost &&
+         std::ranges::equal(a.variables, b.variables, [](const auto& x, const auto& y) {
+           return x.first == y.first && same_variable(x.second, y.second);
+         });
 }
 
-/// A scalar's text; empty where it is not set.
-const ShellText& text_or_empty(const ShellVariable* variable) {
-  static const ShellText kEmpty;
-  return variable == nullptr || variable->kind == ShellVariable::Kind::unset ? kEmpty
-                                                                             : variable->value;
-}
-
-bool is_scalar(const ShellVariable* variable) {
-  return variable == nullptr || variable->kind == ShellVariable::Kind::scalar ||
+bool is_of_kind(const ShellVariable* variable, ShellVariable::Kind kind) {
+  return variable == nullptr || variable->kind == kind ||
          variable->kind == ShellVariable::Kind::unset;
 }
 
-bool is_list(const ShellVariable* variable) {
-  return variable == nullptr || variable->kind == ShellVariable::Kind::indexed ||
-         variable->kind == ShellVariable::Kind::unset;
-}
-
-/// Does bash's own regular expression hold? None where that takes too long to say.
-std::optional<bool> matches_expression(const std::string& text, const std::string& expression) {
-  if (expression.size() > 200 || text.size() > 1'000 || expression.find('{') != std::string::npos ||
-      expression.find('\\') != std::string::npos)
-    return {};
-  regex_t compiled;
-  if (regcomp(&compiled, expression.c_str(), REG_EXTENDED | REG_NOSUB) != 0) return {};
-  const bool found = regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
-  regfree(&compiled);
-  return found;
+/// Returns the list of either way: common words, and what the condition decides.
+ShellVariable joined_list(const std::string& name, const ShellVariable* yes,
+                          const ShellVariable* no, const std::string& condition,
+                          const ShellNames& names) {
+  const ShellWords none;
+  const ShellWords& a = yes == nullptr ? none : yes->items;
+  const ShellWords& b = no == nullptr ? none : no->items;
+  ShellVariable out;
+  out.kind = ShellVariable::Kind::list;
+  const auto [i, j] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), same_text);
+  out.items.assign(a.begin(), i);
+  ShellChoice choice{condition, {i, a.end()}, {j, b.end()}};
+  out.counted = (yes == nullptr || yes->counted) && (no == nullptr || no->counted);
+  if (i == a.end() && j == b.end()) return out;
+  ShellPiece piece{"${" + name + "[@]}", {}};
+  if (i != a.end() && !i->empty()) piece.place = i->pieces[0].place;
+  piece.names = names;
+  out.items.push_back({{chosen_piece(std::move(choice), std::move(piece))}});
+  out.counted = false;
+  return out;
 }
 
 }  // namespace
 
-void ShellMachine::count_step(const ShellPlace& place) {
+void ShellMachine::count_step(const ShellPlace& place, std::size_t bytes) {
   here_ = place;
-  if (++steps_ > kMostSteps)
-    throw ShellError{place,
-                     fmt::format("more than {} commands are run up to here: such a script is "
-                                 "not followed",
-                                 kMostSteps)};
+  steps_ += bytes / kBytesOfAStep;
+  if (steps_ > kMostSteps)
+    throw ShellError{place, fmt::format("more than {} commands are run up to here: such a script "
+                                        "is not followed",
+                                        kMostSteps)};
+}
+
+/// Counts a copy of the state.
+void ShellMachine::count_state() {
+  std::size_t size = now_.scopes.back().arguments.size();
+  for (const auto& [name, variable] : now_.variables)
+    size += 2 + variable.items.size() + variable.keyed.size() + variable.value.pieces.size();
+  count_step(here_, 4 * kBytesOfAStep + 2 * size);
 }
 
 void ShellMachine::run(const Node& node) {
+  using Kind = Node::Kind;
   if (!now_.reached) return;
-  count_step(node.all.place());
-  for (const ShellRedirection& redirection : node.redirections)
-    if (redirection.kind != ShellRedirection::Kind::document) expand_one(redirection.word);
+  const bool simple = node.kind == Kind::simple;
+  count_step(node.all.place(), kBytesOfAStep + (simple ? node.all.end - node.all.begin : 0));
+  auto around = std::exchange(input_, input(node));
   run_kind(node);
+  input_ = std::move(around);
+  const bool fails = simple || node.kind == Kind::arithmetic || node.kind == Kind::conditional ||
+                     node.kind == Kind::subshell;
+  if (fails && now_.reached && now_.stops_on_failure && checked_ == 0 &&
+      now_.status.truth == Truth::no) {
+    exited_at_ = node.all.place();
+    now_.reached = false;
+  }
 }
 
 void ShellMachine::run_kind(const Node& node) {
   using Kind = Node::Kind;
   switch (node.kind) {
     case Kind::simple: return run_simple(node);
-    case Kind::sequence: return run_sequence(node);
+    case Kind::sequence:
+      for (const ShellTree& child : node.children) run(*child);
+      return;
     case Kind::and_list: return run_list(node, false);
     case Kind::or_list: return run_list(node, true);
     case Kind::pipeline: return run_pipeline(node);
@@ -111,7 +124,9 @@ void ShellMachine::run_kind(const Node& node) {
     case Kind::subshell: return run_apart([&] { run(*node.children[0]); });
     case Kind::group: return run(*node.children[0]);
     case Kind::branches: return run_branches(node, 0);
-    case Kind::cases: return run_cases(node);
+    case Kind::cases:
+      if (node.falls) return run_falling_case(node);
+      return run_case(node, expand_one(node.words[0]), 0);
     case Kind::loop: return run_loop(node);
     case Kind::counting: return run_counting(node);
     case Kind::repeat: return run_repeat(node);
@@ -121,12 +136,15 @@ void ShellMachine::run_kind(const Node& node) {
       return set_status(
           {number.value ? truth_of(*number.value != 0) : Truth::unknown, number.names}, node);
     }
-    case Kind::conditional: return run_conditional(node);
+    case Kind::conditional: {
+      std::size_t at = 0;
+      const ShellVerdict verdict = conditional(node, at, true);
+      if (at != node.words.size())
+        throw ShellError{node.words[at].place(),
+                         "'" + node.words[at].text() + "' is not expected between [[ and ]]"};
+      return set_status(verdict, node);
+    }
   }
-}
-
-void ShellMachine::run_sequence(const Node& node) {
-  for (const ShellTree& child : node.children) run(*child);
 }
 
 void ShellMachine::run_list(const Node& node, bool with_or) {
@@ -163,6 +181,7 @@ void ShellMachine::run_pipeline(const Node& node) {
     }
     output_ = output;
     if (output != nullptr) output->known = false;
+    now_.status = {Truth::unknown, condition_of(node.all), {}};  // see pipefail
   }
   if (!node.negated) return;
   --checked_;
@@ -170,8 +189,9 @@ void ShellMachine::run_pipeline(const Node& node) {
   if (now_.status.truth == Truth::unknown) now_.status.shown = "! " + now_.status.shown;
 }
 
-/// In a shell of its own, which ends alone.
+/// Runs commands in a shell of their own, which ends alone.
 void ShellMachine::run_apart(const std::function<void()>& commands) {
+  count_state();
   ShellState before = now_;
   std::vector<Frame> frames = std::exchange(frames_, {});
   frames_.emplace_back();
@@ -186,7 +206,7 @@ void ShellMachine::run_apart(const std::function<void()>& commands) {
 void ShellMachine::set_status(const ShellVerdict& verdict, const Node& node) {
   now_.status = {verdict.truth, "", {}};
   if (verdict.truth == Truth::unknown)
-    now_.status = {Truth::unknown, one_line(node.all), verdict.names};
+    now_.status = {Truth::unknown, condition_of(node.all), verdict.names};
 }
 
 void ShellMachine::run_branches(const Node& node, std::size_t at) {
@@ -196,14 +216,12 @@ void ShellMachine::run_branches(const Node& node, std::size_t at) {
   run(*node.children[at]);
   --checked_;
   if (!now_.reached) return;
-  ShellStatus condition = now_.status;
+  const ShellStatus condition = now_.status;
   if (condition.truth == Truth::yes) return run(*node.children[at + 1]);
   if (condition.truth == Truth::no) return run_branches(node, at + 2);
   fork(
       condition, [&] { run(*node.children[at + 1]); }, [&] { run_branches(node, at + 2); });
 }
-
-void ShellMachine::run_cases(const Node& node) { run_case(node, expand_one(node.words[0]), 0); }
 
 ShellVerdict ShellMachine::case_matches(const Node& node, const ShellText& subject,
                                         std::size_t at) {
@@ -212,16 +230,13 @@ ShellVerdict ShellMachine::case_matches(const Node& node, const ShellText& subje
     const ShellText pattern = expand_one(word);
     ShellVerdict one{Truth::unknown, subject.names()};
     add_names(one.names, pattern.names());
-    if (pattern.known() &&
-        std::ranges::all_of(pattern.pieces,
-                            [](const ShellPiece& p) { return !p.quoted && p.text == "*"; }) &&
-        !pattern.empty()) {
-      one = {Truth::yes, {}};
-    } else if ((subject.empty() || subject.absent()) && pattern.known() && pattern.empty()) {
+    if ((pattern.known() && pattern_of(pattern) == "*") ||
+        ((subject.empty() || subject.absent()) && pattern.empty())) {
       one = {Truth::yes, {}};
     } else if (subject.known() && pattern.known()) {
-      const auto matches = matches_pattern(subject.shown(), pattern_of(pattern));
-      if (matches) one = {truth_of(*matches), {}};
+      const std::string text = subject.shown(), signs = pattern_of(pattern);
+      count_step(here_, text.size() * signs.size() / 16);
+      if (const auto matches = matches_pattern(text, signs)) one = {truth_of(*matches), {}};
     }
     out = either_holds(out, one);
     if (out.truth == Truth::yes) break;
@@ -233,49 +248,45 @@ void ShellMachine::run_case(const Node& node, const ShellText& subject, std::siz
   for (; at < node.children.size(); ++at) {
     const ShellVerdict matches = case_matches(node, subject, at);
     if (matches.truth == Truth::no) continue;
-    if (matches.truth == Truth::yes) return run_bodies(node, subject, at);
+    const auto body = [&] {
+      set_status(true);
+      run(*node.children[at]);
+    };
+    if (matches.truth == Truth::yes) return body();
     std::string patterns;
     for (const ShellWord& word : node.patterns[at].patterns)
-      patterns += (patterns.empty() ? "" : "|") + word.text();
-    const ShellStatus condition{Truth::unknown, one_line(node.words[1]) + " in " + patterns + ")",
-                                matches.names};
-    return fork(
-        condition, [&] { run_bodies(node, subject, at); },
-        [&] { run_case(node, subject, at + 1); });
+      patterns += (patterns.empty() ? "" : "|") + one_line(word);
+    const ShellStatus condition{
+        Truth::unknown, condition_of(node.words[1]) + " in " + patterns + ")", matches.names};
+    return fork(condition, body, [&] { run_case(node, subject, at + 1); });
   }
   set_status(true);
 }
 
-void ShellMachine::run_bodies(const Node& node, const ShellText& subject, std::size_t at) {
-  set_status(true);
-  run(*node.children[at]);
-  const char then = node.patterns[at].then;
-  if (then == '&' && at + 1 < node.children.size()) return run_bodies(node, subject, at + 1);
-  if (then == '?') run_case(node, subject, at + 1);
+/// Runs a `case` with `;&` or `;;&`: any of its bodies may be run, in their order.
+void ShellMachine::run_falling_case(const Node& node) {
+  expand_one(node.words[0]);
+  const ShellStatus condition{Truth::unknown, condition_of(node.words[1]), {}};
+  for (const ShellTree& body : node.children)
+    if (now_.reached)
+      fork(
+          condition, [&] { run(*body); }, [] {});
+  now_.status = condition;
 }
 
 // ---- [[ ]]
 
-void ShellMachine::run_conditional(const Node& node) {
-  std::size_t at = 0;
-  const ShellVerdict verdict = conditional(node, at);
-  if (at != node.words.size())
-    throw ShellError{node.words[at].place(),
-                     "'" + node.words[at].text() + "' is not expected between [[ and ]]"};
-  set_status(verdict, node);
-}
-
-ShellVerdict ShellMachine::conditional(const Node& node, std::size_t& at) {
-  ShellVerdict out = conditional_and(node, at);
-  while (at < node.words.size() && node.words[at].text() == "||")
-    out = either_holds(out, conditional_and(node, ++at));
-  return out;
-}
-
-ShellVerdict ShellMachine::conditional_and(const Node& node, std::size_t& at) {
-  ShellVerdict out = conditional_one(node, at);
-  while (at < node.words.size() && node.words[at].text() == "&&")
-    out = both_hold(out, conditional_one(node, ++at));
+/// Reads tests with && between them, or with || between such.
+ShellVerdict ShellMachine::conditional(const Node& node, std::size_t& at, bool with_or) {
+  const auto one = [&] {
+    return with_or ? conditional(node, at, false) : conditional_one(node, at);
+  };
+  ShellVerdict out = one();
+  while (at < node.words.size() && node.words[at].text() == (with_or ? "||" : "&&")) {
+    ++at;
+    const ShellVerdict next = one();
+    out = with_or ? either_holds(out, next) : both_hold(out, next);
+  }
   return out;
 }
 
@@ -291,57 +302,42 @@ ShellVerdict ShellMachine::conditional_one(const Node& node, std::size_t& at) {
     return inner;
   }
   if (word(0) == "(") {
-    const ShellVerdict inner = conditional(node, ++at);
+    const ShellVerdict inner = conditional(node, ++at, true);
     if (word(0) != ")") throw ShellError{node.all.place(), "a ')' is missing between [[ and ]]"};
     ++at;
     return inner;
   }
-  const std::string sign = word(1);
+  const std::string first = word(0), sign = word(1);
   if ((is_binary_test(sign) || sign == "=~") && at + 2 < node.words.size()) {
     at += 3;
     return compared(node.words[at - 3], sign, node.words[at - 1]);
   }
-  if (is_unary_test(word(0)) && at + 1 < node.words.size()) {
-    at += 2;
-    const std::string test = node.words[at - 2].text();
-    if ((test == "-f" || test == "-e" || test == "-r" || test == "-s") &&
-        way_to(expand_one(node.words[at - 1])))
-      return {Truth::yes, {}};
-    const auto set = [this](const std::string& name) { return is_set(name); };
-    return tested_text(node.words[at - 2].text(), expand_one(node.words[at - 1]), set);
-  }
-  const auto set = [this](const std::string& name) { return is_set(name); };
-  return tested_text("-n", expand_one(node.words[at++]), set);
+  if (!is_unary_test(first) || at + 1 >= node.words.size())
+    return tested_text("-n", expand_one(node.words[at++]));
+  at += 2;
+  const ShellText text = expand_one(node.words[at - 1]);
+  const bool there = (first == "-f" || first == "-e" || first == "-r" || first == "-s");
+  if (there && way_to(text)) return {Truth::yes, {}};
+  return tested_text(first, text);
 }
 
 ShellVerdict ShellMachine::compared(const ShellWord& a, const std::string& sign,
                                     const ShellWord& b) {
+  const bool equality = sign == "=" || sign == "==" || sign == "!=";
   if (sign.starts_with('-') && sign != "-nt" && sign != "-ot" && sign != "-ef") {
     const ShellNumber x = arithmetic(a), y = arithmetic(b);
     ShellVerdict out{Truth::unknown, x.names};
     add_names(out.names, y.names);
     if (!x.value || !y.value) return out;
-    const ShellText left = known_text(std::to_string(*x.value)),
-                    right = known_text(std::to_string(*y.value));
-    const std::vector<ShellText> words{left, known_text(sign), right};
-    return truth_of_test(words, [](const std::string&) { return Truth::unknown; });
+    return compared_texts(known_text(std::to_string(*x.value)), sign,
+                          known_text(std::to_string(*y.value)));
   }
   const ShellText left = expand_one(a), right = expand_one(b);
-  ShellVerdict out{Truth::unknown, left.names()};
-  add_names(out.names, right.names());
-  const bool equality = sign == "=" || sign == "==" || sign == "!=";
   if (!left.known() || !right.known()) return compared_texts(left, equality ? sign : "-nt", right);
-  if (equality) {
-    const auto matches = matches_pattern(left.shown(), pattern_of(right));
-    if (matches) out = {truth_of(*matches == (sign != "!=")), {}};
-  } else if (sign == "=~") {
-    const bool quoted = std::ranges::any_of(right.pieces, &ShellPiece::quoted);
-    now_.variables["BASH_REMATCH"] = {};
-    now_.variables["BASH_REMATCH"].value = unknown_text("$BASH_REMATCH", {});
-    const auto matches = quoted ? std::nullopt : matches_expression(left.shown(), right.shown());
-    if (matches) out = {truth_of(*matches), {}};
-  }
-  return out;
+  const std::string text = left.shown(), signs = pattern_of(right);
+  count_step(here_, text.size() * signs.size() / 16);
+  const auto matches = equality ? matches_pattern(text, signs) : std::nullopt;
+  return {matches ? truth_of(*matches == (sign != "!=")) : Truth::unknown, {}};
 }
 
 // ---- two ways, and where they meet
@@ -351,6 +347,7 @@ void ShellMachine::fork(const ShellStatus& condition, const std::function<void()
                         const std::function<void()>& no) {
   if (++forks_ > kMostForks)
     throw ShellError{{}, "has too many conditions within one another that are not known"};
+  count_state();
   const ShellState before = now_;
   const std::size_t printed = output_ == nullptr ? 0 : output_->text.size();
   now_.status = {};
@@ -370,7 +367,7 @@ void ShellMachine::join(const ShellState& other, const std::string& condition,
     now_ = other;
     return;
   }
-  steps_ += now_.variables.size() / 16;
+  count_state();
   std::set<std::string> all;
   for (const auto& variable : now_.variables) all.insert(variable.first);
   for (const auto& variable : other.variables) all.insert(variable.first);
@@ -380,7 +377,10 @@ void ShellMachine::join(const ShellState& other, const std::string& condition,
     const ShellVariable* const yes = a == other.variables.end() ? nullptr : &a->second;
     const ShellVariable* const no = b == now_.variables.end() ? nullptr : &b->second;
     if (yes != nullptr && no != nullptr && same_variable(*yes, *no)) continue;
-    now_.variables[name] = joined(name, yes, no, condition, names, keeps_choices);
+    if ((yes == nullptr && other.lost) || (no == nullptr && now_.lost))
+      now_.variables.erase(name);
+    else
+      now_.variables[name] = joined(name, yes, no, condition, names, keeps_choices);
   }
   for (const auto& [name, body] : other.functions)
     if (!now_.functions.contains(name) || now_.functions[name] != body)
@@ -390,66 +390,58 @@ void ShellMachine::join(const ShellState& other, const std::string& condition,
   for (std::size_t i = 0; i < now_.scopes.size() && i < other.scopes.size(); ++i) {
     ShellScope& mine = now_.scopes[i];
     const ShellScope& its = other.scopes[i];
-    if (!std::ranges::equal(mine.arguments, its.arguments, same_text)) {
-      mine.arguments = {unknown_text("$@", {}, {})};
-      mine.given = false;
-    }
+    if (!std::ranges::equal(mine.arguments, its.arguments, same_text) || !its.counted)
+      mine.counted = false;
+    const auto differs = [&](const auto& one) { return !its.shadowed.contains(one.first); };
     for (const auto& [name, value] : its.shadowed)
       if (!mine.shadowed.contains(name))
-        mine.shadowed[name] = joined(name, nullptr, nullptr, condition, names, false);
-    for (auto& [name, value] : mine.shadowed)
-      if (!its.shadowed.contains(name))
-        value = joined(name, nullptr, nullptr, condition, names, false);
+        mine.shadowed[name] = joined(name, nullptr, nullptr, "", {}, false);
+    for (auto& one : mine.shadowed)
+      if (differs(one)) one.second = joined(one.first, nullptr, nullptr, "", {}, false);
   }
   if (!same_text(now_.folder, other.folder)) now_.folder = unknown_text("$PWD", {});
   if (now_.status.truth != other.status.truth) now_.status = {Truth::unknown, condition, names};
   now_.stops_on_failure = now_.stops_on_failure && other.stops_on_failure;
+  now_.exports_all = now_.exports_all || other.exports_all;
+  now_.lost = now_.lost || other.lost;
 }
 
 ShellVariable ShellMachine::joined(const std::string& name, const ShellVariable* yes,
                                    const ShellVariable* no, const std::string& condition,
                                    const ShellNames& names, bool keeps) const {
+  using Kind = ShellVariable::Kind;
   const ShellNames asked = names.empty() ? ShellNames{name} : names;
-  ShellVariable out = no != nullptr ? *no : yes != nullptr ? *yes : ShellVariable{};
-  out.readonly = false;
-  const bool attributes =
-      yes != nullptr && no != nullptr &&
-      (yes->integer != no->integer || yes->upper != no->upper || yes->lower != no->lower);
-  if (keeps && !attributes && is_scalar(yes) && is_scalar(no)) {
-    out.kind = ShellVariable::Kind::scalar;
-    out.value = chosen_text(text_or_empty(yes), text_or_empty(no), condition, "$" + name, asked);
-    return out;
+  ShellVariable out;
+  const auto text = [](const ShellVariable* one) {
+    return one == nullptr || one->kind == Kind::unset ? ShellText{} : one->value;
+  };
+  if (keeps && is_of_kind(yes, Kind::scalar) && is_of_kind(no, Kind::scalar))
+    out.value = chosen_text(text(yes), text(no), condition, "$" + name, asked);
+  else if (keeps && is_of_kind(yes, Kind::list) && is_of_kind(no, Kind::list))
+    out = joined_list(name, yes, no, condition, asked);
+  else
+    out.value = unknown_text("$" + name, asked);
+  for (const ShellVariable* one : {yes, no}) {
+    if (one == nullptr) continue;
+    out.fixed = out.fixed || one->fixed;
+    out.never = out.never || one->never;
+    out.exported = out.exported || one->exported;
   }
-  static const std::map<std::int64_t, ShellText> kNone;
-  if (keeps && !attributes && is_list(yes) && is_list(no)) {
-    const auto& a = yes == nullptr ? kNone : yes->items;
-    const auto& b = no == nullptr ? kNone : no->items;
-    auto i = a.begin(), j = b.begin();
-    out = {};
-    out.kind = ShellVariable::Kind::indexed;
-    for (; i != a.end() && j != b.end() && i->first == j->first && same_text(i->second, j->second);
-         ++i, ++j)
-      out.items.insert(*i);
-    ShellChoice choice{condition, {}, {}};
-    const auto place =
-        i != a.end() && !i->second.empty() ? i->second.pieces[0].place : ShellPlace{};
-    const std::int64_t key = out.items.empty() ? 0 : out.items.rbegin()->first + 1;
-    for (; i != a.end(); ++i) choice.yes.push_back(i->second);
-    for (; j != b.end(); ++j) choice.no.push_back(j->second);
-    out.counted = (yes == nullptr || yes->counted) && (no == nullptr || no->counted) &&
-                  choice.yes.empty() && choice.no.empty();
-    if (choice.yes.empty() && choice.no.empty()) return out;
-    ShellText text = unknown_text("${" + name + "[@]}", asked, place);
-    text.pieces[0].choice = std::make_shared<const ShellChoice>(std::move(choice));
-    out.items[key] = std::move(text);
-    return out;
-  }
-  out = {};
-  out.value = unknown_text("$" + name, asked);
   return out;
 }
 
 // ---- loops
+
+void ShellMachine::join_all(const std::vector<ShellState>& states) {
+  for (const ShellState& state : states) join(state, "", {}, true);
+}
+
+/// Ends the innermost frame. Returns the states that left it.
+std::vector<ShellState> ShellMachine::close_frame() {
+  std::vector<ShellState> left = std::move(frames_.back().left);
+  frames_.pop_back();
+  return left;
+}
 
 void ShellMachine::leave(std::size_t levels, bool goes_on) {
   std::size_t at = frames_.size();
@@ -461,6 +453,7 @@ void ShellMachine::leave(std::size_t levels, bool goes_on) {
   }
   set_status(true);
   Frame& frame = frames_[at - 1];
+  count_state();
   (goes_on ? frame.next : frame.left).push_back(now_);
   now_.reached = false;
 }
@@ -469,46 +462,12 @@ void ShellMachine::leave(std::size_t levels, bool goes_on) {
 bool ShellMachine::run_turn(const Node& body) {
   frames_.back().next.clear();
   run(body);
-  for (const ShellState& state : std::exchange(frames_.back().next, {})) join(state, "", {}, true);
+  join_all(std::exchange(frames_.back().next, {}));
   return now_.reached;
 }
 
-void ShellMachine::run_known_turns(const Node& node, const std::function<ShellStatus()>& goes_on,
-                                   const std::function<void()>& after, const Node& body) {
-  const ShellState before = now_;
-  const std::size_t launches = launches_.size();
-  frames_.push_back({true, {}, {}});
-  ShellStatus status;
-  bool told = true;
-  for (std::size_t turn = 0; now_.reached; ++turn) {
-    const ShellStatus condition = goes_on();
-    if (!now_.reached || condition.truth == Truth::no) break;
-    told = condition.truth == Truth::yes && turn < kMostTurns;
-    if (!told) break;
-    if (!run_turn(body)) break;
-    status = now_.status;
-    after();
-  }
-  const std::vector<ShellState> left = std::move(frames_.back().left);
-  frames_.pop_back();
-  if (!told) {
-    now_ = before;
-    launches_.resize(launches);
-    if (output_ != nullptr) output_->known = false;
-    run_unknown_turns([&] {
-      goes_on();
-      run_turn(body);
-      if (now_.reached) after();
-    });
-    now_.status = {Truth::unknown, one_line(node.all), {}};
-    return;
-  }
-  if (now_.reached) now_.status = status;
-  for (const ShellState& state : left) join(state, "", {}, true);
-}
-
-/// Any number of turns: what they change is not known, whichever turn it is.
-void ShellMachine::run_unknown_turns(const std::function<void()>& turn) {
+/// Runs any number of turns: what they change is not known, whichever turn it is.
+void ShellMachine::run_unknown_turns(const Node& node, const std::function<void()>& turn) {
   const std::size_t printed = output_ == nullptr ? 0 : output_->text.size();
   if (++forks_ > kMostForks)
     throw ShellError{{}, "has too many loops within one another that are not known"};
@@ -516,10 +475,10 @@ void ShellMachine::run_unknown_turns(const std::function<void()>& turn) {
   for (int round = 0;; ++round) {
     const std::size_t launches = launches_.size();
     frames_.push_back({true, {}, {}});
+    count_state();
     now_ = base;
     turn();
-    const std::vector<ShellState> left = std::move(frames_.back().left);
-    frames_.pop_back();
+    const std::vector<ShellState> left = close_frame();
     const ShellState end = std::exchange(now_, base);
     join(end, "", {}, false);
     for (const ShellState& state : left) join(state, "", {}, false);
@@ -531,69 +490,89 @@ void ShellMachine::run_unknown_turns(const std::function<void()>& turn) {
   }
   if (output_ != nullptr && output_->text.size() != printed) output_->known = false;
   --forks_;
+  now_.status = {Truth::unknown, condition_of(node.all), {}};
 }
 
 void ShellMachine::run_loop(const Node& node) {
-  const std::vector<ShellText> values =
-      node.negated ? now_.scopes.back().arguments : expand_all(node.words);
-  const bool told = std::ranges::all_of(values, [](const ShellText& value) {
-    return value.known() || value.pieces.size() > 1 || value.pieces[0].quoted;
-  });
+  const ShellScope& scope = now_.scopes.back();
+  const ShellWords values = node.negated ? scope.arguments : expand_all(node.words);
+  const bool told = node.asks      ? false
+                    : node.negated ? scope.counted
+                                   : std::ranges::all_of(values, is_one_word);
   const Node& body = *node.children[0];
-  if (told) return run_turns(node.name, values, body);
-  ShellNames names;
-  for (const ShellText& value : values) add_names(names, value.names());
-  run_unknown_turns([&] {
-    assign_text(node.name, {},
-                unknown_text("$" + node.name, names.empty() ? ShellNames{node.name} : names), false,
-                {});
-    run_turn(body);
-  });
-  now_.status = {Truth::unknown, one_line(node.all), {}};
-}
-
-void ShellMachine::run_turns(const std::string& name, const std::vector<ShellText>& values,
-                             const Node& body) {
+  if (!told) {
+    ShellNames names;
+    for (const ShellText& value : values) add_names(names, value.names());
+    if (names.empty()) names = {node.name};
+    if (node.asks) lose("REPLY");
+    return run_unknown_turns(node, [&] {
+      if (may_assign(node.name, false, node.all.place()))
+        assign_text(node.name, unknown_text("$" + node.name, names), false);
+      run_turn(body);
+    });
+  }
   frames_.push_back({true, {}, {}});
   set_status(true);
   for (const ShellText& value : values) {
-    count_step(body.all.place());
-    assign_text(name, {}, value, false, body.all.place());
+    if (may_assign(node.name, false, body.all.place())) assign_text(node.name, value, false);
     if (!run_turn(body)) break;
   }
-  const std::vector<ShellState> left = std::move(frames_.back().left);
-  frames_.pop_back();
-  for (const ShellState& state : left) join(state, "", {}, true);
+  join_all(close_frame());
+}
+
+void ShellMachine::run_repeat(const Node& node) {
+  const auto condition = [&] {
+    ++checked_;
+    run(*node.children[0]);
+    --checked_;
+    return node.negated ? negated(now_.status.truth) : now_.status.truth;
+  };
+  run_known_turns(
+      node, condition, [] {}, *node.children[1]);
 }
 
 void ShellMachine::run_counting(const Node& node) {
   const auto number = [&](const ShellWord& word) {
-    return word.text().find_first_not_of(" \t\n") == std::string::npos ? ShellNumber{1, {}}
-                                                                       : arithmetic(word);
+    return one_line(word).find_first_not_of(' ') == std::string::npos ? ShellNumber{1, {}}
+                                                                      : arithmetic(word);
   };
   number(node.words[0]);
+  const auto condition = [&] {
+    const ShellNumber goes_on = number(node.words[1]);
+    return goes_on.value ? truth_of(*goes_on.value != 0) : Truth::unknown;
+  };
   run_known_turns(
-      node,
-      [&] {
-        count_step(node.all.place());
-        const ShellNumber goes_on = number(node.words[1]);
-        return ShellStatus{goes_on.value ? truth_of(*goes_on.value != 0) : Truth::unknown, "", {}};
-      },
-      [&] { number(node.words[2]); }, *node.children[0]);
+      node, condition, [&] { number(node.words[2]); }, *node.children[0]);
 }
 
-void ShellMachine::run_repeat(const Node& node) {
-  run_known_turns(
-      node,
-      [&] {
-        ++checked_;
-        run(*node.children[0]);
-        --checked_;
-        ShellStatus status = now_.status;
-        if (node.negated) status.truth = negated(status.truth);
-        return status;
-      },
-      [] {}, *node.children[1]);
+/// Runs a loop turn by turn as long as its condition is known.
+void ShellMachine::run_known_turns(const Node& node, const std::function<Truth()>& goes_on,
+                                   const std::function<void()>& after, const Node& body) {
+  const ShellState before = now_;
+  const std::size_t launches = launches_.size();
+  frames_.push_back({true, {}, {}});
+  ShellStatus status;
+  bool told = true;
+  for (std::size_t turn = 0; now_.reached; ++turn) {
+    const Truth condition = goes_on();
+    if (!now_.reached || condition == Truth::no) break;
+    told = condition == Truth::yes && turn < kMostTurns;
+    if (!told || !run_turn(body)) break;
+    status = now_.status;
+    after();
+  }
+  const std::vector<ShellState> left = close_frame();
+  if (told) {
+    if (now_.reached) now_.status = status;
+    return join_all(left);
+  }
+  now_ = before;
+  launches_.resize(launches);
+  if (output_ != nullptr) output_->known = false;
+  run_unknown_turns(node, [&] {
+    goes_on();
+    if (run_turn(body)) after();
+  });
 }
 
 }  // namespace penstock

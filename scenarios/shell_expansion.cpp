@@ -11,45 +11,27 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t kMostWords = 20'000;
+constexpr std::size_t kShownSource = 120;
 constexpr std::string_view kSpecials = "@*#?$!-";
-
-/// Variables that every shell has: their defaults in a script never count.
-constexpr std::string_view kAlwaysSet[] = {
-    "HOME",         "PATH",     "PWD",           "OLDPWD",        "USER",
-    "LOGNAME",      "SHELL",    "HOSTNAME",      "UID",           "EUID",
-    "PPID",         "BASHPID",  "RANDOM",        "SRANDOM",       "SECONDS",
-    "EPOCHSECONDS", "LINENO",   "BASH",          "BASH_VERSION",  "BASH_SOURCE",
-    "FUNCNAME",     "OSTYPE",   "HOSTTYPE",      "MACHTYPE",      "SHLVL",
-    "SHELLOPTS",    "BASHOPTS", "OPTIND",        "OPTERR",        "GROUPS",
-    "PIPESTATUS",   "DIRSTACK", "BASH_VERSINFO", "EPOCHREALTIME", "TERM",
-    "LANG",         "_"};
-
-bool is_number_name(const std::string& name) {
-  return !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-}
+constexpr std::string_view kBlanks = " \t\n";  // between words, as IFS has it
 
 bool is_plain_ascii(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// In one line, of a few words.
-std::string shown_source(const ShellWord& word) {
-  constexpr std::size_t kShown = 120;
-  std::string out;
-  for (const char c : word.text().substr(0, kShown)) out += c == '\n' || c == '\t' ? ' ' : c;
-  return out;
+bool has_glob(const ShellPiece& piece) {
+  return !piece.quoted && piece.text.find_first_of("*?[") != std::string::npos;
 }
 
-/// Behind the name at the beginning of what stands in ${...}.
-std::size_t end_of_name(const std::string& text) {
+/// Returns the length of the name at the beginning of what stands in ${...}.
+std::size_t length_of_name(std::string_view text) {
   if (text.empty()) return 0;
   if (kSpecials.find(text[0]) != std::string_view::npos) return 1;
-  std::size_t end = 0;
-  const bool number = text[0] >= '0' && text[0] <= '9';
-  while (end < text.size() && is_name(text[end]) &&
-         (!number || (text[end] >= '0' && text[end] <= '9')))
-    ++end;
-  return end;
+  const bool number = std::isdigit(static_cast<unsigned char>(text[0])) != 0;
+  const auto ends = [&](char c) {
+    return number ? std::isdigit(static_cast<unsigned char>(c)) == 0 : !is_name(c);
+  };
+  return static_cast<std::size_t>(std::ranges::find_if(text, ends) - text.begin());
 }
 
 std::size_t end_of_index(const std::string& text, std::size_t at) {
@@ -61,43 +43,93 @@ std::size_t end_of_index(const std::string& text, std::size_t at) {
   return at;
 }
 
-std::string in_case(std::string text, char operation, const std::string& pattern, bool all,
-                    bool& known) {
+/// Returns whether an expansion that is not evaluated may assign a variable: ${A:=1}, $((A++)).
+bool may_assign_within(const std::string& text) {
+  const bool expands =
+      text.find("${") != text.npos || text.find("((") != text.npos || text.find("$[") != text.npos;
+  return expands && (text.find('=') != text.npos || text.find("++") != text.npos ||
+                     text.find("--") != text.npos);
+}
+
+std::string in_case(std::string text, bool upper, bool all) {
   for (std::size_t i = 0; i < text.size() && (all || i == 0); ++i) {
-    const auto matches =
-        pattern.empty() ? std::optional(true) : matches_pattern(std::string(1, text[i]), pattern);
-    if (!matches) known = false;
-    if (!matches.value_or(false)) continue;
     const auto c = static_cast<unsigned char>(text[i]);
-    text[i] = static_cast<char>(operation == '^' ? std::toupper(c) : std::tolower(c));
+    text[i] = static_cast<char>(upper ? std::toupper(c) : std::tolower(c));
   }
   return text;
 }
 
 }  // namespace
 
+bool may_have_braces(const ShellWord& word) {
+  // bash looks for them before anything else: quotes are what they seem to be from left to right
+  const std::string& text = word.source->text;
+  bool quoted = false, open = false, several = false;
+  for (std::size_t i = word.begin; i < word.end; ++i) {
+    const char c = text[i];
+    const char next = i + 1 < word.end ? text[i + 1] : '\0';
+    if (c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == '\'' && !quoted) {
+      i = std::min(text.find('\'', i + 1), word.end);
+    } else if (quoted) {
+      continue;
+    } else if (c == '$' && next == '{') {
+      ++i;
+    } else if (c == '{') {
+      open = true;
+    } else if (open && (c == ',' || (c == '.' && next == '.'))) {
+      several = true;
+    } else if (several && c == '}') {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_one_word(const ShellText& text) {
+  return std::ranges::all_of(text.pieces, [](const ShellPiece& piece) {
+    return piece.quoted || (piece.known && !has_glob(piece));
+  });
+}
+
+std::string one_line(const ShellWord& word, std::size_t most) {
+  std::string out;
+  const std::string& text = word.source->text;
+  for (std::size_t i = word.begin; i < std::min(word.end, word.begin + most); ++i)
+    if (!is_blank(text[i]) || (!out.empty() && out.back() != ' '))
+      out += is_blank(text[i]) ? ' ' : text[i];
+  return out;
+}
+
+void ShellFields::add(ShellPiece piece) {
+  started = true;
+  now.add(std::move(piece));
+}
+
+void ShellFields::end_word() {
+  if (started) done.push_back(std::move(now));
+  now = {};
+  started = false;
+}
+
 // ---- whole words
 
-std::vector<ShellText> ShellMachine::expand_all(const std::vector<ShellWord>& words) {
-  std::vector<ShellText> out;
+ShellWords ShellMachine::expand_all(const std::vector<ShellWord>& words) {
+  ShellWords out;
   for (const ShellWord& word : words) expand_fields(word, out);
   return out;
 }
 
-void ShellMachine::expand_fields(const ShellWord& word, std::vector<ShellText>& out) {
-  const std::vector<std::string> alternatives = braces(word.text());
-  for (const std::string& one : alternatives) {
-    ShellFields fields;
-    if (alternatives.size() == 1) {
-      expand(word, false, fields);
-    } else {
-      const ShellSource& source = keep({one, {{0, word.place()}}});
-      expand({&source, 0, source.text.size()}, false, fields);
-    }
-    fields.end_word();
-    std::ranges::move(fields.done, std::back_inserter(out));
-    if (out.size() > kMostWords) throw ShellError{word.place(), "becomes too many words"};
-  }
+void ShellMachine::expand_fields(const ShellWord& word, ShellWords& out) {
+  if (may_have_braces(word)) return out.push_back(untold(word, one_line(word, kShownSource)));
+  ShellFields fields;
+  expand(word, false, fields);
+  fields.end_word();
+  std::ranges::move(fields.done, std::back_inserter(out));
+  if (out.size() > kMostWords) throw ShellError{word.place(), "becomes too many words"};
 }
 
 ShellText ShellMachine::expand_one(const ShellWord& word, bool quoted) {
@@ -107,12 +139,27 @@ ShellText ShellMachine::expand_one(const ShellWord& word, bool quoted) {
   return fields.now;
 }
 
+ShellText ShellMachine::expand_document(const ShellWord& lines) {
+  ShellFields fields;
+  fields.splits = false;
+  fields.document = true;
+  expand(lines, true, fields);
+  return fields.now.unquoted();
+}
+
+/// Returns what is not evaluated, and forgets what it may assign.
+ShellText ShellMachine::untold(const ShellWord& word, const std::string& shown, ShellNames names) {
+  const std::string text = word.text();
+  if (may_assign_within(text)) lose_names_in(text);
+  return unknown_text(shown, std::move(names), word.place());
+}
+
 ShellSource& ShellMachine::keep(ShellSource source) {
   sources_.push_back(std::make_unique<ShellSource>(std::move(source)));
   return *sources_.back();
 }
 
-/// Text to be read again as script or arithmetic: unknown pieces are \x01 NUMBER \x02 in it.
+/// Returns text to be read again as script: unknown pieces are \x01 NUMBER \x02 in it.
 std::string ShellMachine::encoded(const ShellText& text) {
   std::string out;
   for (const ShellPiece& piece : text.pieces) {
@@ -129,12 +176,11 @@ std::string ShellMachine::encoded(const ShellText& text) {
 void ShellMachine::expand(const ShellWord& word, bool quoted, ShellFields& out) {
   const ShellSource& source = *word.source;
   const std::string& text = source.text;
+  const std::string_view escaped = out.document ? "$`\\\n" : "$`\"\\\n";
   for (std::size_t at = word.begin; at < word.end;) {
     const char c = text[at];
-    const bool escapes =
-        !quoted || (at + 1 < word.end &&
-                    std::string_view("$`\"\\\n").find(text[at + 1]) != std::string_view::npos);
-    if (c == '\\' && escapes && at + 1 < word.end) {
+    const bool more = at + 1 < word.end;
+    if (c == '\\' && more && (!quoted || escaped.find(text[at + 1]) != escaped.npos)) {
       if (text[at + 1] != '\n') out.add({text.substr(at + 1, 1), source.place(at), true, true});
       at += 2;
     } else if (c == '\'' && !quoted) {
@@ -143,16 +189,15 @@ void ShellMachine::expand(const ShellWord& word, bool quoted, ShellFields& out) 
       at = end;
     } else if (c == '"' && !quoted) {
       at = expand_quotes(source, at, out);
-    } else if (c == '"') {  // within ${...} within quotes
+    } else if (c == '"' && !out.document) {  // within ${...} within quotes
       ++at;
     } else if (c == '$') {
       at = expand_dollar(source, at, quoted, out);
     } else if (c == '`') {
       const std::size_t end = end_of_quotes(source, at);
       const ShellWord inside{&source, at + 1, end - 1};
-      put(inside.text().find('\\') == std::string::npos
-              ? captured(inside)
-              : unknown_text(shown_source({&source, at, end}), {}, source.place(at)),
+      const bool plain = inside.text().find_first_of("\\\"") == std::string::npos;
+      put(plain ? captured(inside) : untold(inside, one_line({&source, at, end}, kShownSource)),
           quoted, out);
       at = end;
     } else if (c == '\x01') {
@@ -163,18 +208,23 @@ void ShellMachine::expand(const ShellWord& word, bool quoted, ShellFields& out) 
       piece.quoted = quoted;
       out.add(std::move(piece));
       at = end + 1;
-    } else if (c == '~' && !quoted && at == word.begin) {
+    } else if (c == '~' && !quoted &&
+               (at == word.begin || text[at - 1] == ':' || text[at - 1] == '=')) {
       out.add({"~", source.place(at), false});
       ++at;
-    } else if ((c == '<' || c == '>') && !quoted && at + 1 < word.end && text[at + 1] == '(') {
-      out.add({shown_source(word), source.place(at), false, true});
+    } else if ((c == '<' || c == '>') && !quoted && more && text[at + 1] == '(') {
+      out.add({one_line(word, kShownSource), source.place(at), false, true});
       at = word.end;
     } else {
       const std::size_t begin = at++;
       while (at < word.end &&
              std::string_view("\\'\"$`\x01~<>").find(text[at]) == std::string_view::npos)
         ++at;
-      out.add({text.substr(begin, at - begin), source.place(begin), true, quoted});
+      const ShellPiece piece{text.substr(begin, at - begin), source.place(begin), true, quoted};
+      if (out.cuts && !quoted)
+        put({{piece}}, false, out);
+      else
+        out.add(piece);
     }
   }
 }
@@ -193,25 +243,32 @@ std::size_t ShellMachine::expand_dollar(const ShellSource& source, std::size_t a
                                         ShellFields& out) {
   const std::size_t end = end_of_dollar(source, at, quoted);
   const char next = at + 1 < source.text.size() ? source.text[at + 1] : '\0';
+  const ShellWord whole{&source, at, end};
   if (next == '(' && is_arithmetic(source, at + 1, end - 1)) {
-    const ShellWord inside{&source, at + 3, end - 2};
-    const ShellNumber number = arithmetic(inside);
-    put(number.value
-            ? known_text(std::to_string(*number.value), source.place(at))
-            : unknown_text(shown_source({&source, at, end}), number.names, source.place(at)),
+    const ShellNumber number = arithmetic({&source, at + 3, end - 2});
+    put(number.value ? known_text(std::to_string(*number.value), source.place(at))
+                     : unknown_text(one_line(whole, kShownSource), number.names, source.place(at)),
         quoted, out);
   } else if (next == '(') {
     put(captured({&source, at + 2, end - 1}), quoted, out);
+  } else if (next == '[') {  // arithmetic of old shells
+    lose_names_in(whole.text());
+    put(unknown_text(one_line(whole, kShownSource), {}, source.place(at)), quoted, out);
   } else if (next == '{') {
     expand_parameter({&source, at + 2, end - 1}, quoted, out);
   } else if (next == '\'' && !quoted) {
     const std::string inside = source.text.substr(at + 2, end - at - 3);
-    if (inside.find('\\') == std::string::npos)
-      out.add({inside, source.place(at), true, true});
-    else
-      out.add({shown_source({&source, at, end}), source.place(at), false, true});
+    const bool plain = inside.find('\\') == std::string::npos;
+    out.add({plain ? inside : one_line(whole, kShownSource), source.place(at), plain, true});
   } else if (end > at + 1) {
-    expand_name(source.text.substr(at + 1, end - at - 1), source.place(at), quoted, out);
+    const std::string name = source.text.substr(at + 1, end - at - 1);
+    bool counted = true;
+    if (name != "@" && name != "*") {
+      put(read_name(name, source.place(at)).text, quoted, out);
+    } else {
+      const ShellWords list = all_of(name, source.place(at), counted);
+      put_list(list, counted, name == "*", quoted, out);
+    }
   } else if (next != '"' || quoted) {
     out.add({"$", source.place(at), true, quoted});
   }
@@ -220,551 +277,398 @@ std::size_t ShellMachine::expand_dollar(const ShellSource& source, std::size_t a
 
 /// Adds what an expansion came to: in quotes as it is, otherwise cut into words at its blanks.
 void ShellMachine::put(const ShellText& text, bool quoted, ShellFields& out) {
-  if (quoted || !out.splits) {
-    if (quoted) out.started = true;
-    for (ShellPiece piece : text.pieces) {
-      piece.quoted = quoted;
-      out.add(std::move(piece));
-    }
-    return;
-  }
-  const auto cuts = separators();
+  count_step(here_, text.size() / 4 + 8 * text.pieces.size());
+  if (quoted) out.started = true;
+  const bool splits = !quoted && out.splits;
+  const bool usual = !now_.lost && !now_.variables.contains("IFS");
   for (ShellPiece piece : text.pieces) {
-    piece.quoted = false;
-    if (!piece.known || !cuts) {
-      piece.known = false;
+    piece.quoted = quoted;
+    if (splits && !usual) piece.known = false;
+    if (!splits || !piece.known) {
       const bool whole =
-          piece.choice && piece.choice->yes.size() == 1 && piece.choice->no.size() == 1;
+          splits && piece.choice && piece.choice->yes.size() == 1 && piece.choice->no.size() == 1;
       const bool before = whole && is_cut_before(piece), behind = whole && is_cut_behind(piece);
       if (before) out.end_word();
       out.add(std::move(piece));
       if (behind) out.end_word();
       continue;
     }
-    std::string word;
-    ShellPlace place = piece.place, begin = place;
-    const auto flush = [&] {
-      if (!word.empty()) out.add({std::exchange(word, ""), begin});
-    };
-    for (const char c : piece.text) {
-      if (cuts->find(c) == std::string::npos) {
-        if (word.empty()) begin = place;
-        word += c;
-      } else {
-        flush();
-        if (!is_blank(c)) out.started = true;
+    ShellPlace place = piece.place;
+    for (std::size_t at = 0; at < piece.text.size();) {
+      const std::size_t end = std::min(piece.text.find_first_of(kBlanks, at), piece.text.size());
+      if (end > at) out.add({piece.text.substr(at, end - at), place});
+      place.column += static_cast<int>(end - at);
+      for (at = end; at < piece.text.size() && kBlanks.find(piece.text[at]) < 3; ++at) {
         out.end_word();
+        place.line += piece.text[at] == '\n' ? 1 : 0;
+        place.column = piece.text[at] == '\n' ? 1 : place.column + 1;
       }
-      place.line += c == '\n' ? 1 : 0;
-      place.column = c == '\n' ? 1 : place.column + 1;
     }
-    flush();
   }
 }
 
-std::optional<std::string> ShellMachine::separators() {
-  const auto at = now_.variables.find("IFS");
-  if (at == now_.variables.end() || at->second.kind == ShellVariable::Kind::unset) return " \t\n";
-  if (!at->second.value.known()) return {};
-  return at->second.value.shown();
-}
-
-void ShellMachine::put_list(const std::vector<ShellText>& list, bool one_word, bool quoted,
+void ShellMachine::put_list(const ShellWords& list, bool counted, bool one_word, bool quoted,
                             ShellFields& out) {
   const bool joins = (one_word && quoted) || !out.splits;
   out.only_list = out.only_list || !one_word;
-  std::string separator = " ";
-  if (one_word && joins) separator = separators().value_or(" ").substr(0, 1);
+  const bool usual = !now_.lost && !now_.variables.contains("IFS");
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (i > 0 && joins) out.add({separator, {}, true, quoted});
+    if (i > 0 && joins) out.add({" ", {}, usual || !one_word, quoted});
     if (i > 0 && !joins) out.end_word();
-    const bool whole = list[i].pieces.size() == 1 && !list[i].pieces[0].known &&
-                       (list[i].pieces[0].choice || list[i].pieces[0].absent);
-    put(list[i], quoted && !(whole && !joins), out);
-    if (quoted && !joins && whole) out.started = true;
+    if (counted || joins || !quoted || list[i].known()) {
+      put(list[i], quoted, out);
+      continue;
+    }
+    out.started = true;  // it may be several words, or none
+    for (const ShellPiece& piece : list[i].pieces) out.add(piece);
   }
   if (one_word && quoted) out.started = true;
 }
 
-// ---- variables
-
-/// The script's folder, which is not known but can be read in, and the way from there.
-ShellText ShellMachine::path_of(const File& file, const ShellPlace& place) const {
-  ShellText out;
-  ShellPiece folder{".", place, false};
-  folder.folder = true;
-  out.add(std::move(folder));
-  out.add({"/" + file.inside, place});
-  return out;
-}
-
-ShellText ShellMachine::read_name(const std::string& name, const ShellPlace& place) {
-  const ShellScope& scope = now_.scopes.back();
-  if (is_number_name(name)) {
-    const auto number = parse_number<std::size_t>(name).value_or(0);
-    if (number == 0) return path_of(files_.front(), place);
-    if (number <= scope.arguments.size()) return scope.arguments[number - 1];
-    if (scope.given) return {};
-  }
-  if (name == "?") return unknown_text("$?", {}, place);
-  if (name == "#") return known_text(std::to_string(scope.arguments.size()), place);
-  const auto at = now_.variables.find(name);
-  if (at != now_.variables.end()) {
-    const ShellVariable& variable = at->second;
-    switch (variable.kind) {
-      case ShellVariable::Kind::scalar: return variable.value;
-      case ShellVariable::Kind::unset: return {};
-      case ShellVariable::Kind::indexed:
-        if (const auto item = variable.items.find(0); item != variable.items.end())
-          return item->second;
-        return {};
-      case ShellVariable::Kind::keyed:
-        if (const auto item = variable.keyed.find("0"); item != variable.keyed.end())
-          return item->second;
-        return {};
-    }
-  }
-  if (name == "PWD") return now_.folder;
-  if (name == "BASH_SOURCE")
-    return path_of(files_[static_cast<std::size_t>(reading_.back())], place);
-  ShellText out = unknown_text("$" + name, {name}, place);
-  if (kSpecials.find(name) != std::string_view::npos)
-    out.pieces[0].names.clear();
-  else
-    out.pieces[0].absent = is_set(name) == Truth::no;
-  return out;
-}
-
-Truth ShellMachine::is_set(const std::string& name) {
-  if (is_number_name(name)) {
-    const auto number = parse_number<std::size_t>(name).value_or(0);
-    return truth_of(number == 0 || number <= now_.scopes.back().arguments.size());
-  }
-  const auto at = now_.variables.find(name);
-  if (at == now_.variables.end()) {
-    if (name.starts_with("BASH_") ||
-        (name.size() == 1 && kSpecials.find(name[0]) != std::string_view::npos))
-      return Truth::unknown;
-    return std::ranges::find(kAlwaysSet, name) != std::end(kAlwaysSet) ? Truth::yes : Truth::no;
-  }
-  const ShellVariable& variable = at->second;
-  if (variable.kind == ShellVariable::Kind::indexed) return truth_of(variable.items.contains(0));
-  if (variable.kind == ShellVariable::Kind::keyed) return truth_of(variable.keyed.contains("0"));
-  if (variable.kind == ShellVariable::Kind::unset) return Truth::no;
-  const bool told = variable.value.pieces.size() != 1 || variable.value.pieces[0].known;
-  return told || !variable.value.pieces[0].choice ? Truth::yes : Truth::unknown;
-}
-
-/// All words of an array, or of the script's arguments.
-std::vector<ShellText> ShellMachine::all_of(const std::string& name, const ShellPlace& place) {
-  if (name == "@" || name == "*") return now_.scopes.back().arguments;
-  const auto at = now_.variables.find(name);
-  if (name == "BASH_SOURCE")
-    return {path_of(files_[static_cast<std::size_t>(reading_.back())], place)};
-  if (at == now_.variables.end()) {
-    ShellText text = unknown_text("${" + name + "[@]}", {name}, place);
-    text.pieces[0].absent = is_set(name) == Truth::no;
-    return {text};
-  }
-  const ShellVariable& variable = at->second;
-  std::vector<ShellText> out;
-  if (variable.kind == ShellVariable::Kind::scalar && variable.fixed) {
-    ShellFields words;
-    put(variable.value, false, words);
-    words.end_word();
-    return words.done;
-  }
-  if (variable.kind == ShellVariable::Kind::scalar) out = {variable.value};
-  for (const auto& [index, item] : variable.items) out.push_back(item);
-  if (variable.keyed.size() == 1) out.push_back(variable.keyed.begin()->second);
-  if (variable.keyed.size() > 1)  // in an order of bash's own
-    out = {unknown_text("${" + name + "[@]}", {}, place)};
-  return out;
-}
-
-void ShellMachine::expand_name(const std::string& name, const ShellPlace& place, bool quoted,
-                               ShellFields& out) {
-  if (name == "@" || name == "*") return put_list(all_of(name, place), name == "*", quoted, out);
-  put(read_name(name, place), quoted, out);
-}
-
-ShellText ShellMachine::read_variable(const std::string& name,
-                                      const std::optional<std::string>& index) {
-  if (!index) return read_name(name, {});
-  const auto at = now_.variables.find(name);
-  if (name == "BASH_SOURCE" && *index == "0") return read_name(name, {});
-  if (at == now_.variables.end()) return unknown_text("${" + name + "[" + *index + "]}", {name});
-  const ShellVariable& variable = at->second;
-  if (variable.kind == ShellVariable::Kind::keyed) {
-    const ShellSource& source = keep({*index, {{0, {}}}});
-    const ShellText key = expand_one({&source, 0, source.text.size()});
-    if (!key.known()) return unknown_text("${" + name + "[" + *index + "]}", key.names());
-    const auto item = variable.keyed.find(key.shown());
-    return item == variable.keyed.end() ? ShellText{} : item->second;
-  }
-  const ShellSource& source = keep({*index, {{0, {}}}});
-  const ShellNumber number = arithmetic({&source, 0, source.text.size()});
-  if (!number.value || !variable.counted)
-    return unknown_text("${" + name + "[" + *index + "]}", number.names);
-  std::int64_t place = *number.value;
-  if (variable.kind != ShellVariable::Kind::indexed)
-    return place == 0 ? read_name(name, {}) : ShellText{};
-  if (place < 0 && !variable.items.empty()) place += variable.items.rbegin()->first + 1;
-  const auto item = variable.items.find(place);
-  return item == variable.items.end() ? ShellText{} : item->second;
-}
-
-void ShellMachine::write_variable(const std::string& name, const std::optional<std::string>& index,
-                                  const ShellNumber& number) {
-  ShellText text = number.value ? known_text(std::to_string(*number.value))
-                                : unknown_text("$" + name, number.names.empty() ? ShellNames{name}
-                                                                                : number.names);
-  assign_text(name, index, std::move(text), false, {});
-}
-
-ShellNumber ShellMachine::arithmetic(const ShellWord& word) {
-  try {
-    return arithmetic_value(encoded(expand_one(word, true)), *this);
-  } catch (const ArithmeticFailure& failure) {
-    throw ShellError{word.place(), failure.message};
-  }
-}
-
 // ---- ${...}
+
+/// What stands in ${...}: a name, an index, and from `operation` on what is done with the value.
+struct ShellMachine::Parameter {
+  std::string name, shown;
+  ShellWord index{};
+  bool counts = false, all = false, one_word = false, counted = true;
+  std::size_t operation = 0;
+  ShellWords list{};
+  Value value{};
+};
+
+ShellMachine::Parameter ShellMachine::parameter_in(const ShellWord& inside) {
+  const std::string text = inside.text();
+  Parameter out;
+  out.shown = "${" + one_line(inside, kShownSource) + "}";
+  out.counts =
+      text.size() > 1 && text[0] == '#' && (is_name(text[1]) || text[1] == '@' || text[1] == '*');
+  const std::size_t begin = out.counts ? 1 : 0;
+  out.operation = begin + length_of_name(std::string_view(text).substr(begin));
+  out.name = text.substr(begin, out.operation - begin);
+  out.all = out.name == "@" || out.name == "*";
+  out.one_word = out.name == "*";
+  const ShellError error{inside.place(), "'" + out.shown + "' is no expansion of bash"};
+  if (out.name.empty()) throw error;
+  if (out.operation < text.size() && text[out.operation] == '[') {
+    const std::size_t close = end_of_index(text, out.operation);
+    if (close == out.operation) throw error;
+    const std::string index = text.substr(out.operation + 1, close - out.operation - 1);
+    out.all = index == "@" || index == "*";
+    out.one_word = index == "*";
+    if (!out.all)
+      out.index = {inside.source, inside.begin + out.operation + 1, inside.begin + close};
+    out.operation = close + 1;
+  }
+  if (out.index.source != nullptr) {
+    out.value = read_item(out.name, out.index, out.shown);
+  } else if (!out.all) {
+    out.value = read_name(out.name, inside.place());
+  } else {
+    out.list = all_of(out.name, inside.place(), out.counted);
+    const bool some_known = std::ranges::any_of(out.list, &ShellText::known);
+    const bool nothing = out.list.empty() || (!now_.variables.contains(out.name) &&
+                                              out.list.size() == 1 && out.list[0].absent());
+    out.value.set = nothing ? Truth::no : out.counted || some_known ? Truth::yes : Truth::unknown;
+  }
+  return out;
+}
 
 void ShellMachine::expand_parameter(const ShellWord& inside, bool quoted, ShellFields& out) {
   const std::string text = inside.text();
-  const ShellPlace place = inside.place();
-  const std::string shown = "${" + shown_source(inside) + "}";
-  const bool counts =
-      text.size() > 1 && text[0] == '#' && (is_name(text[1]) || text[1] == '@' || text[1] == '*');
-  const bool indirect = text.size() > 1 && text[0] == '!';
-  const std::size_t sign = counts || indirect ? 1 : 0;
-  const std::size_t name_end = sign + end_of_name(text.substr(sign));
-  std::string name = text.substr(sign, name_end - sign);
-  if (name.empty()) throw ShellError{place, "'" + shown + "' is no expansion of bash"};
-  std::size_t operation = name_end;
-  std::optional<std::string> index;
-  if (operation < text.size() && text[operation] == '[') {
-    const std::size_t close = end_of_index(text, operation);
-    if (close == operation) throw ShellError{place, "'" + shown + "' is no expansion of bash"};
-    index = text.substr(operation + 1, close - operation - 1);
-    operation = close + 1;
+  const bool document = std::exchange(out.document, false);
+  const auto not_known = [&](const std::string& shown, ShellNames names) {
+    const ShellText piece = untold(inside, shown, std::move(names));
+    const bool several = text.find('@') != text.npos;
+    put_list({piece}, !several, !several, quoted, out);
+    out.document = document;
+  };
+  if ((text.size() > 1 && text[0] == '!') || (document && text.find('"') != text.npos)) {
+    if (text.find('=') != text.npos) lose_all();
+    const std::string name = text.substr(1, length_of_name(std::string_view(text).substr(1)));
+    return not_known("${" + one_line(inside, kShownSource) + "}", {name});
   }
-  const bool all = name == "@" || name == "*" || (index && (*index == "@" || *index == "*"));
-  const bool one_word = name == "*" || (index && *index == "*");
-  if (index && !all) {
-    const ShellSource& source = keep({*index, {{0, place}}});
-    index = encoded(expand_one({&source, 0, source.text.size()}, true));
-  }
-  if (indirect) {
-    if (all && operation == text.size() && name != "@" && name != "*") {  // the indices
-      std::vector<ShellText> keys;
-      const auto at = now_.variables.find(name);
-      const bool told = at != now_.variables.end() && at->second.counted &&
-                        at->second.kind == ShellVariable::Kind::indexed;
-      if (told)
-        for (const auto& item : at->second.items)
-          keys.push_back(known_text(std::to_string(item.first), place));
-      else
-        keys = {unknown_text(shown, {name}, place)};
-      return put_list(keys, one_word, quoted, out);
-    }
-    const ShellText pointed = index ? read_variable(name, index) : read_name(name, place);
-    const bool usable = !all && pointed.known() && !pointed.empty() &&
-                        std::ranges::all_of(pointed.shown(), is_name) &&
-                        text.find_first_of("*@", name_end) == std::string::npos;
-    if (!usable) return put(unknown_text(shown, pointed.names(), place), quoted, out);
-    name = pointed.shown();
-    index.reset();
-  }
-  std::vector<ShellText> list;
-  ShellText value;
-  Truth set = Truth::yes;
-  if (all) {
-    list = all_of(name, place);
-    const auto at = now_.variables.find(name);
-    const bool uncounted = at != now_.variables.end() && !at->second.counted;
-    const bool untold = uncounted || (list.size() == 1 && !list[0].known());
-    const bool exists = at != now_.variables.end() || name == "@" || name == "*";
-    set = list.empty() || (!exists && list[0].absent()) ? Truth::no : Truth::yes;
-    if (counts) {
-      return put(untold ? unknown_text(shown, list[0].names(), place)
-                        : known_text(std::to_string(list.size()), place),
-                 quoted, out);
-    }
-    if (uncounted && operation < text.size() && text.compare(operation, 1, ":") == 0 &&
-        text.compare(operation, 2, ":-") != 0 && text.compare(operation, 2, ":+") != 0)
-      return put(unknown_text(shown, {name}, place), quoted, out);
-  } else if (index) {
-    value = read_variable(name, index);
-    const auto at = now_.variables.find(name);
-    if (at == now_.variables.end())
-      set = Truth::no;
-    else if (value.empty())
-      set = at->second.kind == ShellVariable::Kind::scalar ? is_set(name) : Truth::unknown;
-    if (value.empty() && set == Truth::unknown) {  // is there such an item?
-      set = Truth::no;
-      if (at->second.kind == ShellVariable::Kind::indexed)
-        for (const auto& item : at->second.items)
-          if (std::to_string(item.first) == *index) set = Truth::yes;
-      if (at->second.kind == ShellVariable::Kind::keyed)
-        set = truth_of(at->second.keyed.contains(*index));
-    }
-    if (set == Truth::no && at == now_.variables.end()) value.pieces[0].absent = true;
+  const Parameter of = parameter_in(inside);
+  const ShellText& value = of.value.text;
+  const char sign = of.operation < text.size() ? text[of.operation] : '\0';
+  const char next = of.operation + 1 < text.size() ? text[of.operation + 1] : '\0';
+  const bool colon = sign == ':' && next != '\0' && std::string_view("-=?+").find(next) < 4;
+  if (of.counts) {
+    const bool told = of.all ? of.counted : value.known() && is_plain_ascii(value.shown());
+    if (!told || sign != '\0')
+      return not_known(of.shown, of.all ? ShellNames{of.name} : value.names());
+    const std::size_t count = of.all ? of.list.size() : value.shown().size();
+    put(known_text(std::to_string(count), inside.place()), quoted, out);
+  } else if (colon || (sign != '\0' && std::string_view("-=?+").find(sign) < 4)) {
+    expand_default(of, inside, quoted, out);
+  } else if (of.all && sign == '\0') {
+    put_list(of.list, of.counted, of.one_word, quoted, out);
+  } else if (of.all) {
+    const bool arguments = of.name == "@" || of.name == "*";
+    const ShellWord range{inside.source, inside.begin + of.operation + 1, inside.end};
+    const auto size = static_cast<std::int64_t>(of.list.size() + (arguments ? 1 : 0));
+    std::int64_t first = 0, count = 0;
+    if (sign != ':' || !of.counted || !range_of(range, size, first, count) ||
+        (arguments && --first < 0))
+      return not_known(of.shown, {of.name});
+    const std::int64_t all = std::ssize(of.list);
+    const auto begin = of.list.begin() + std::min(first, all);
+    const auto end = begin + std::min(count, of.list.end() - begin);
+    put_list({begin, end}, true, of.one_word, quoted, out);
   } else {
-    value = read_name(name, place);
-    set = is_set(name);
+    put(sign == '\0' ? value : transformed(value, inside, of.operation, quoted), quoted, out);
   }
-  if (counts) {
-    const bool told = value.known() && is_plain_ascii(value.shown());
-    return put(told ? known_text(std::to_string(value.shown().size()), place)
-                    : unknown_text(shown, value.names(), place),
-               quoted, out);
-  }
-  if (operation == text.size()) {
-    if (all) return put_list(list, one_word, quoted, out);
-    return put(value, quoted, out);
-  }
-  const bool colon = text[operation] == ':' && operation + 1 < text.size() &&
-                     std::string_view("-=?+").find(text[operation + 1]) != std::string_view::npos;
-  const char what = text[operation + (colon ? 1 : 0)];
-  if (colon || std::string_view("-=?+").find(what) != std::string_view::npos) {
-    const ShellWord word{inside.source, inside.begin + operation + (colon ? 2 : 1), inside.end};
-    const bool gone = !all && value.absent() && (colon || !now_.variables.contains(name));
-    Truth given = gone ? Truth::no : set;
-    if (colon && !all && given == Truth::yes && value.known())
-      given = truth_of(!value.shown().empty());
-    else if (colon && !all && given == Truth::yes &&
-             std::ranges::none_of(value.pieces, &ShellPiece::known))
-      given = Truth::unknown;
-    if (all && colon && list.size() == 1 && list[0].empty()) given = Truth::no;
-    if (given == Truth::unknown) return put(unknown_text(shown, value.names(), place), quoted, out);
-    if (what == '+') {
-      out.only_list = out.only_list || (all && !one_word);
-      if (given == Truth::yes) expand(word, quoted, out);
-      return;
-    }
-    if (given == Truth::yes)
-      return all ? put_list(list, one_word, quoted, out) : put(value, quoted, out);
-    if (what == '?') {
-      ShellText asked = unknown_text("$" + name, {name}, place);
-      return put(asked, quoted, out);
-    }
-    if (what == '=' && !all) {
-      ShellText text_of_word = expand_one(word, quoted);
-      assign_text(name, index, text_of_word, false, place);
-      return put(text_of_word, quoted, out);
-    }
-    return expand(word, quoted, out);
-  }
-  if (what == ':' && all) {  // some of the words
-    const std::size_t begin = inside.begin + operation + 1;
-    std::size_t colon_at = begin;
-    while (colon_at < inside.end && inside.source->text[colon_at] != ':') ++colon_at;
-    const ShellNumber first = arithmetic({inside.source, begin, colon_at});
-    const ShellNumber count = colon_at < inside.end
-                                  ? arithmetic({inside.source, colon_at + 1, inside.end})
-                                  : ShellNumber{std::numeric_limits<std::int32_t>::max(), {}};
-    const auto at = now_.variables.find(name);
-    const bool sparse =
-        at != now_.variables.end() && !at->second.items.empty() &&
-        at->second.items.rbegin()->first + 1 != static_cast<std::int64_t>(at->second.items.size());
-    const bool of_arguments = name == "@" || name == "*";
-    const bool told = first.value && count.value && *count.value >= 0 &&
-                      *first.value >= (of_arguments ? 1 : 0) && !sparse;
-    if (!told || (list.size() == 1 && !list[0].known()))
-      return put(unknown_text(shown, {name}, place), quoted, out);
-    std::vector<ShellText> some;
-    for (std::int64_t i = *first.value - (of_arguments ? 1 : 0), left = *count.value;
-         left > 0 && i < static_cast<std::int64_t>(list.size()); ++i, --left)
-      some.push_back(list[static_cast<std::size_t>(i)]);
-    return put_list(some, one_word, quoted, out);
-  }
-  if (!all) return put(transformed(value, inside, operation, quoted), quoted, out);
-  for (ShellText& one : list) one = transformed(one, inside, operation, quoted);
-  put_list(list, one_word, quoted, out);
+  out.document = document;
 }
 
-/// Of one text, what stands at `operation` in ${...}.
+/// Expands ${A-b}, ${A:=b} and the like.
+void ShellMachine::expand_default(const Parameter& of, const ShellWord& inside, bool quoted,
+                                  ShellFields& out) {
+  const std::string text = inside.text();
+  const bool colon = text[of.operation] == ':';
+  const char what = text[of.operation + (colon ? 1 : 0)];
+  const ShellWord word{inside.source, inside.begin + of.operation + (colon ? 2 : 1), inside.end};
+  const ShellText& value = of.value.text;
+  Truth given = of.value.set;
+  if (colon && of.all && given != Truth::no) {
+    const auto is_some = [](const ShellText& one) { return one.known() && !one.empty(); };
+    given = std::ranges::any_of(of.list, is_some)       ? Truth::yes
+            : of.list.size() == 1 && of.list[0].empty() ? Truth::no
+                                                        : Truth::unknown;
+  } else if (colon && value.absent()) {
+    given = Truth::no;
+  } else if (colon && given != Truth::no) {
+    const bool some = std::ranges::any_of(value.pieces, &ShellPiece::known);
+    given = some ? Truth::yes : value.empty() ? Truth::no : Truth::unknown;
+  }
+  const bool assigns = what == '=' && given != Truth::yes;
+  const std::string said = word.text();
+  const bool odd = quoted && (said.find("[@]") != said.npos || said.find("$@") != said.npos ||
+                              said.find('\'') != said.npos || said.find("{@") != said.npos);
+  if (given == Truth::unknown || odd || (assigns && !is_variable_name(of.name)) ||
+      (assigns && (of.all || of.index.source != nullptr))) {
+    if (assigns) lose(of.name);
+    const ShellText piece = untold(inside, of.shown, value.names());
+    return put_list({piece}, !odd, !odd, quoted, out);
+  }
+  if (what == '+' ? given == Truth::no : given == Truth::yes) {
+    out.only_list = out.only_list || (of.all && !of.one_word);
+    if (what == '+') return;
+    return of.all ? put_list(of.list, of.counted, of.one_word, quoted, out)
+                  : put(value, quoted, out);
+  }
+  if (what == '?') return put(unknown_text("$" + of.name, {of.name}, inside.place()), quoted, out);
+  if (what == '=') {
+    const ShellText made = expand_one(word, quoted);
+    if (may_assign(of.name, false, inside.place())) assign_text(of.name, made, false);
+    return put(made.unquoted(), quoted, out);
+  }
+  out.only_list = out.only_list || (of.all && !of.one_word);
+  const bool before = std::exchange(out.cuts, true);
+  expand(word, quoted, out);
+  out.cuts = before;
+}
+
+/// Returns one text with what stands at `operation` in ${...} done to it.
 ShellText ShellMachine::transformed(const ShellText& text, const ShellWord& inside,
                                     std::size_t operation, bool quoted) {
-  const std::string all = inside.text();
-  const std::string shown = "${" + shown_source(inside) + "}";
-  const char sign = all[operation];
-  ShellText unknown = unknown_text(shown, text.names(), inside.place());
-  if (text.absent()) {
-    unknown.pieces[0].absent = true;
-    return unknown;
+  constexpr std::size_t kLongestValue = 256;
+  const std::string all = inside.text(), what = all.substr(operation);
+  const std::string shown = "${" + one_line(inside, kShownSource) + "}";
+  if (text.pieces.size() == 2 && text.pieces[0].folder && text.pieces[1].known) {
+    const std::string& way = text.pieces[1].text;
+    if (what == "%/*" && way.rfind('/') == 0) return {{text.pieces[0]}};
+    if (what == "##*/") return known_text(way.substr(way.rfind('/') + 1), inside.place());
   }
-  if (!text.known() && text.pieces.size() == 2 && text.pieces[0].folder && text.pieces[1].known) {
-    if (all.substr(operation) == "%/*" && text.pieces[1].text.rfind('/') == 0)
-      return {{text.pieces[0]}};
-    if (all.substr(operation) == "##*/")
-      return known_text(text.pieces[1].text.substr(text.pieces[1].text.rfind('/') + 1),
-                        inside.place());
+  const std::string value = text.known() ? text.shown() : "";
+  const bool plain = text.known() && is_plain_ascii(value) && value.size() <= kLongestValue &&
+                     (!quoted || all.find_first_of("'\"") == std::string::npos);
+  const bool twice = what.size() > 1 && what[1] == what[0];
+  const ShellWord behind{inside.source, inside.begin + operation + 1, inside.end};
+  const ShellWord word{inside.source, behind.begin + (twice ? 1 : 0), inside.end};
+  std::optional<std::string> out;
+  switch (plain ? what[0] : '\0') {
+    case '#':
+    case '%': out = cut(value, word, what[0] == '%', twice); break;
+    case '/': out = replaced(value, inside, behind.begin); break;
+    case ':': out = part_of(value, behind); break;
+    case '^':
+    case ',':
+      if (word.begin == word.end) out = in_case(value, what[0] == '^', twice);
+      break;
+    default: break;
   }
-  if (!text.known() || (quoted && all.find('\'') != std::string::npos)) return unknown;
-  if (sign == '/') return replaced(text, inside, operation, quoted, shown);
-  if (sign == ':') return part_of(text, inside, operation, shown);
-  const bool twice = operation + 1 < all.size() && all[operation + 1] == sign;
-  const ShellWord word{inside.source, inside.begin + operation + (twice ? 2 : 1), inside.end};
-  if (sign == '#' || sign == '%' || sign == '^' || sign == ',') {
-    const ShellText pattern = expand_one(word);
-    add_names(unknown.pieces[0].names, pattern.names());
-    if (!pattern.known() || !is_plain_ascii(text.shown())) return unknown;
-    if (sign == '#' || sign == '%') {
-      ShellText out = cut(text, pattern_of(pattern), sign == '%', twice, shown);
-      if (!out.known()) add_names(out.pieces[0].names, unknown.pieces[0].names);
-      return out;
-    }
-    bool known = true;
-    ShellText out =
-        known_text(in_case(text.shown(), sign, pattern_of(pattern), twice, known), inside.place());
-    return known ? out : unknown;
-  }
-  if (sign == '@' && is_plain_ascii(text.shown())) {
-    const std::string how = all.substr(operation + 1);
-    bool known = true;
-    if (how == "U" || how == "u")
-      return known_text(in_case(text.shown(), '^', "", how == "U", known), inside.place());
-    if (how == "L") return known_text(in_case(text.shown(), ',', "", true, known), inside.place());
-    return unknown;
-  }
-  throw ShellError{inside.place(), "'" + shown + "' is no expansion of bash"};
+  if (out) return known_text(*out, inside.place());
+  if (std::string_view("#%/:^,@~").find(what[0]) == std::string_view::npos)
+    throw ShellError{inside.place(), "'" + shown + "' is no expansion of bash"};
+  ShellNames names = text.names();
+  if (!text.absent()) add_names(names, expand_one(word).names());
+  ShellText unknown = untold(inside, shown, names);
+  unknown.pieces[0].absent = text.absent();
+  return unknown;
 }
 
-std::string ShellMachine::pattern_of(const ShellText& text) const {
-  std::string out;
-  for (const ShellPiece& piece : text.pieces)
-    for (const char c : piece.text) {
-      if (piece.quoted && !is_name(c)) out += '\\';
-      out += c;
-    }
-  return out;
-}
-
-ShellText ShellMachine::cut(const ShellText& text, const std::string& pattern, bool suffix,
-                            bool longest, const std::string& shown) {
-  const std::string value = text.shown();
-  const ShellPlace place = text.empty() ? ShellPlace{} : text.pieces[0].place;
-  if (value.size() * value.size() * (pattern.size() + 1) > 4'000'000)
-    return unknown_text(shown, {}, place);
-  steps_ += value.size() * value.size() * (pattern.size() + 1) / 4'096;
-  for (std::size_t i = 0; i <= value.size(); ++i) {
-    const std::size_t length = longest ? value.size() - i : i;
-    const std::string_view part = suffix ? std::string_view(value).substr(value.size() - length)
-                                         : std::string_view(value).substr(0, length);
-    const auto matches = matches_pattern(part, pattern);
-    if (!matches) return unknown_text(shown, {}, place);
-    if (*matches)
-      return known_text(suffix ? value.substr(0, value.size() - length) : value.substr(length),
-                        place);
+std::optional<std::string> ShellMachine::cut(const std::string& text, const ShellWord& word,
+                                             bool suffix, bool longest) {
+  const ShellText pattern = expand_one(word);
+  const std::string signs = pattern_of(pattern);
+  if (!pattern.known() || signs.size() > 64) return {};
+  count_step(here_, text.size() * text.size());
+  for (std::size_t i = 0; i <= text.size(); ++i) {
+    const std::size_t length = longest ? text.size() - i : i;
+    const std::size_t begin = suffix ? text.size() - length : 0;
+    const auto matches = matches_pattern(std::string_view(text).substr(begin, length), signs);
+    if (!matches) return {};
+    if (*matches) return suffix ? text.substr(0, begin) : text.substr(length);
   }
   return text;
 }
 
-ShellText ShellMachine::replaced(const ShellText& text, const ShellWord& inside,
-                                 std::size_t operation, bool, const std::string& shown) {
+/// Replaces a plain text, at its first place or, with `//`, everywhere.
+std::optional<std::string> ShellMachine::replaced(const std::string& text, const ShellWord& inside,
+                                                  std::size_t begin) {
   const ShellSource& source = *inside.source;
-  std::size_t begin = inside.begin + operation + 1;
-  const char mode = begin < inside.end ? source.text[begin] : '\0';
-  if (mode == '/' || mode == '#' || mode == '%') ++begin;
+  const bool all = begin < inside.end && source.text[begin] == '/';
+  begin += all ? 1 : 0;
   std::size_t slash = begin;
-  while (slash < inside.end && (source.text[slash] != '/' || (slash == begin && mode == '/'))) {
-    const char c = source.text[slash];
-    if (c == '\\')
-      slash += 2;
-    else if (c == '$')
-      slash = end_of_dollar(source, slash, false);
-    else if (c == '"' || c == '\'' || c == '`')
-      slash = end_of_quotes(source, slash);
-    else
-      ++slash;
+  while (slash < inside.end && source.text[slash] != '/') {
+    if (std::string_view("\\$`").find(source.text[slash]) < 3) return {};
+    const bool quote = source.text[slash] == '"' || source.text[slash] == '\'';
+    slash = quote ? end_of_quotes(source, slash) : slash + 1;
   }
-  slash = std::min(slash, inside.end);
-  const ShellText pattern_text = expand_one({&source, begin, slash});
+  if (begin < inside.end && std::string_view("#%/").find(source.text[begin]) < 3) return {};
+  const ShellText pattern = expand_one({&source, begin, std::min(slash, inside.end)});
   const ShellText by = expand_one({&source, std::min(slash + 1, inside.end), inside.end});
-  const ShellPlace place = inside.place();
-  ShellText unknown = unknown_text(shown, pattern_text.names(), place);
-  add_names(unknown.pieces[0].names, by.names());
-  const std::string value = text.shown(), replacement = by.shown();
-  if (!pattern_text.known() || !by.known() || replacement.find_first_of("&\\") != std::string::npos)
-    return unknown;
-  const std::string pattern = pattern_of(pattern_text);
-  if (value.size() * value.size() * (pattern.size() + 1) > 4'000'000 || !is_plain_ascii(value))
-    return unknown;
-  if (pattern.empty() && mode != '#' && mode != '%') return text;
-  steps_ += value.size() * value.size() * (pattern.size() + 1) / 4'096;
+  const std::string from = pattern.shown(), to = by.shown();
+  if (!pattern.known() || !by.known() || to.find_first_of("&\\") != to.npos ||
+      from.find_first_of("*?[(\\") != from.npos)
+    return {};
   std::string out;
-  bool done = false;
-  for (std::size_t at = 0; at <= value.size();) {
-    std::size_t length = std::string::npos;
-    const bool here =
-        !done && (mode != '#' || at == 0) && (at < value.size() || value.empty() || mode == '%');
-    for (std::size_t n = value.size() - at + 1; here && n-- > 0;) {
-      if (mode == '%' && n != value.size() - at) break;
-      const auto matches = matches_pattern(std::string_view(value).substr(at, n), pattern);
-      if (!matches) return unknown;
-      if (!*matches) continue;
-      length = n;
-      break;
-    }
-    if (length != std::string::npos) {
-      out += replacement;
-      at += length;
-      done = mode != '/';
-    }
-    if (length == std::string::npos || length == 0) {
-      if (at < value.size()) out += value[at];
-      ++at;
-    }
+  std::size_t at = 0;
+  for (std::size_t found = from.empty() ? text.npos : text.find(from); found != text.npos;
+       found = all ? text.find(from, at) : text.npos) {
+    out += text.substr(at, found - at) + to;
+    at = found + from.size();
   }
-  return known_text(out, place);
+  return out + text.substr(at);
 }
 
-ShellText ShellMachine::part_of(const ShellText& text, const ShellWord& inside,
-                                std::size_t operation, const std::string& shown) {
-  const ShellSource& source = *inside.source;
-  const std::size_t begin = inside.begin + operation + 1;
-  std::size_t colon = begin;
-  for (int open = 0; colon < inside.end && (open > 0 || source.text[colon] != ':');) {
-    const char c = source.text[colon];
-    open += c == '(' || c == '?' ? 1 : c == ')' || (c == ':' && open > 0) ? -1 : 0;
-    colon = c == '$' ? end_of_dollar(source, colon, false) : colon + 1;
+/// Reads `first` or `first:count`, counted from the end where it is negative.
+bool ShellMachine::range_of(const ShellWord& range, std::int64_t size, std::int64_t& first,
+                            std::int64_t& count) {
+  const ShellSource& source = *range.source;
+  std::size_t colon = range.begin;
+  while (colon < range.end && source.text[colon] != ':') {
+    if (source.text[colon] == '?') return false;
+    colon = source.text[colon] == '$' ? end_of_dollar(source, colon, false) : colon + 1;
   }
-  const ShellNumber first = arithmetic({&source, begin, std::min(colon, inside.end)});
-  const bool has_length = colon < inside.end;
-  const ShellNumber length =
-      has_length ? arithmetic({&source, colon + 1, inside.end}) : ShellNumber{0, {}};
-  ShellText unknown = unknown_text(shown, first.names, inside.place());
-  add_names(unknown.pieces[0].names, length.names);
-  const std::string value = text.shown();
-  if (!first.value || !length.value || !is_plain_ascii(value)) return unknown;
-  const auto size = static_cast<std::int64_t>(value.size());
-  std::int64_t from = *first.value;
-  if (from < 0) from += size;
-  if (from < 0 || from > size) return {};
-  std::int64_t to = size;
-  if (has_length)
-    to = *length.value < 0 ? size + *length.value : from + std::min(*length.value, size - from);
-  if (to < from) throw ShellError{inside.place(), "'" + shown + "' ends before it begins"};
-  return known_text(
-      value.substr(static_cast<std::size_t>(from), static_cast<std::size_t>(to - from)),
-      inside.place());
+  const ShellNumber from = arithmetic({&source, range.begin, std::min(colon, range.end)});
+  const ShellNumber number = colon < range.end ? arithmetic({&source, colon + 1, range.end})
+                                               : ShellNumber{std::numeric_limits<int>::max(), {}};
+  if (!from.value || !number.value || *number.value < 0) return false;
+  first = *from.value < 0 ? *from.value + size : *from.value;
+  count = *number.value;
+  return first >= 0;
 }
 
-// ---- $(...)
+std::optional<std::string> ShellMachine::part_of(const std::string& text, const ShellWord& range) {
+  const auto size = static_cast<std::int64_t>(text.size());
+  std::int64_t first = 0, count = 0;
+  if (!range_of(range, size, first, count)) return {};
+  if (first > size) return "";
+  return text.substr(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+}
 
-/// What commands print, of those whose output can be told.
+// ---- $((...)) and $(...)
+
+ShellNumber ShellMachine::arithmetic(const ShellWord& word) {
+  return arithmetic_of(expand_one(word, true));
+}
+
+/// Evaluates expressions with commas between them. Returns the last one's value.
+ShellNumber ShellMachine::arithmetic_of(const ShellText& text) {
+  std::string all;
+  for (const ShellPiece& piece : text.pieces) all += piece.known ? piece.text : "0";
+  count_step(here_, all.size());
+  ShellNumber out{0, {}};
+  std::size_t begin = 0;
+  int open = 0;
+  for (std::size_t i = 0; i <= all.size(); ++i) {
+    const char c = i < all.size() ? all[i] : ',';
+    open += c == '(' || c == '?' ? 1 : c == ')' || c == ':' ? -1 : 0;
+    if (i < all.size() && (c != ',' || open > 0)) continue;
+    out = statement(std::string_view(all).substr(begin, i - begin), text);
+    begin = i + 1;
+  }
+  return out;
+}
+
+/// Evaluates `A = expression`, `A += expression`, `A++` or an expression that assigns nothing.
+ShellNumber ShellMachine::statement(std::string_view part, const ShellText& of) {
+  constexpr std::string_view kBlank = " \t\n";
+  part.remove_prefix(std::min(part.find_first_not_of(kBlank), part.size()));
+  part = part.substr(0, part.find_last_not_of(kBlank) + 1);
+  const bool first = part.starts_with("++") || part.starts_with("--");
+  std::string_view rest = part.substr(first ? 2 : 0);
+  const auto name_end =
+      static_cast<std::size_t>(std::ranges::find_if_not(rest, is_name) - rest.begin());
+  const std::string name(rest.substr(0, name_end));
+  rest.remove_prefix(std::min(rest.find_first_not_of(kBlank, name_end), rest.size()));
+  const std::size_t sign = rest.empty() || rest[0] == '=' ? 0 : 1;
+  const bool assigns = is_variable_name(name) && rest.substr(sign).starts_with('=') &&
+                       !rest.substr(sign).starts_with("==") &&
+                       (sign == 0 || std::string_view("+-*/%").find(rest[0]) < 5);
+  const bool counts =
+      is_variable_name(name) && (first ? rest.empty() : rest == "++" || rest == "--");
+  std::string expression(part);
+  if (assigns) expression = rest.substr(sign + 1);
+  if (assigns && sign == 1) expression = name + rest[0] + "(" + expression + ")";
+  if (counts) expression = name + part[first ? 0 : part.size() - 1] + "1";
+  if (assigns_in_arithmetic(expression)) {
+    lose_names_in(part);
+    return {};
+  }
+  ShellNumber number = evaluated(expression, of);
+  if (!assigns && !counts) return number;
+  const ShellNumber before = counts && !first ? evaluated(name, of) : number;
+  if (may_assign(name, assigns && sign == 1, here_))
+    assign_text(name,
+                number.value ? known_text(std::to_string(*number.value), here_)
+                             : unknown_text("$" + name, number.names),
+                false);
+  return before;
+}
+
+/// Returns the value of an expression that assigns nothing, and is of a text.
+ShellNumber ShellMachine::evaluated(const std::string& expression, const ShellText& of) {
+  ShellNumber out;
+  bool assigns = false;
+  const auto read = [&](const std::string& name) {
+    ShellText value = read_name(name, here_).text;
+    assigns = assigns || (value.known() && assigns_in_arithmetic(value.shown()));
+    add_names(out.names, value.names());
+    return value;
+  };
+  const ShellNumber number = arithmetic_value(expression, read);
+  if (assigns) lose_all();
+  if (of.known() && number.value) return number;
+  add_names(out.names, of.names());
+  return out;
+}
+
+/// Returns what commands print, of those whose output can be told.
 ShellText ShellMachine::captured(const ShellWord& commands) {
-  const std::string shown = "$(" + shown_source(commands) + ")";
-  if (commands.text().starts_with("<")) return unknown_text(shown, {}, commands.place());
-  trees_.push_back(read_shell(commands));
-  const ShellTree tree = trees_.back();
+  const std::string shown = "$(" + one_line(commands, kShownSource) + ")";
+  if (commands.begin < commands.end && commands.source->text[commands.begin] == '<')
+    return unknown_text(shown, {}, commands.place());
+  count_step(commands.place(), commands.end - commands.begin);
+  const ShellTree tree = read_shell(commands);
   Output output;
   Output* const before = std::exchange(output_, &output);
-  run_apart([&] { run(*tree); });
+  run_apart([&] {
+    now_.stops_on_failure = false;
+    run(*tree);
+  });
   output_ = before;
   if (!output.known) return unknown_text(shown, {}, commands.place());
   auto& pieces = output.text.pieces;
@@ -774,141 +678,6 @@ ShellText ShellMachine::captured(const ShellWord& commands) {
     pieces.pop_back();
   }
   return output.text;
-}
-
-// ---- {a,b} and {1..4}
-
-namespace {
-
-struct Brace {
-  std::size_t open = std::string::npos, close = 0;
-  std::vector<std::size_t> commas{};
-};
-
-std::size_t behind_quoted(const ShellSource& source, std::size_t at) {
-  const char c = source.text[at];
-  if (c == '\\') return at + 2;
-  if (c == '\'' || c == '"' || c == '`') return end_of_quotes(source, at);
-  if (c == '$') return end_of_dollar(source, at, false);
-  return at;
-}
-
-/// The first brace that is one: with a comma or ".." in it.
-Brace first_brace(const ShellSource& source) {
-  const std::string& text = source.text;
-  for (std::size_t open = 0; open < text.size();) {
-    if (const std::size_t behind = behind_quoted(source, open); behind > open) {
-      open = behind;
-      continue;
-    }
-    if (text[open] != '{') {
-      ++open;
-      continue;
-    }
-    Brace out{open, 0, {}};
-    int depth = 0;
-    for (std::size_t i = open; i < text.size();) {
-      if (const std::size_t behind = behind_quoted(source, i); behind > i) {
-        i = behind;
-        continue;
-      }
-      if (text[i] == '{') ++depth;
-      if (text[i] == ',' && depth == 1) out.commas.push_back(i);
-      if (text[i] == '}' && --depth == 0) {
-        out.close = i;
-        break;
-      }
-      ++i;
-    }
-    const std::string inside = out.close > open ? text.substr(open + 1, out.close - open - 1) : "";
-    if (out.close > open && (!out.commas.empty() || inside.find("..") != std::string::npos))
-      return out;
-    ++open;
-  }
-  return {};
-}
-
-/// Of `1..8` or `a..e`, with a step; nothing where it is no range.
-std::vector<std::string> range_of(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find("..", at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 2;
-  }
-  if (parts.size() < 2 || parts.size() > 3) return {};
-  const auto number = [](const std::string& part) { return parse_number<std::int64_t>(part); };
-  const bool letters = parts[0].size() == 1 && parts[1].size() == 1 &&
-                       std::isalpha(static_cast<unsigned char>(parts[0][0])) != 0 &&
-                       std::isalpha(static_cast<unsigned char>(parts[1][0])) != 0;
-  const auto first = letters ? std::optional<std::int64_t>(parts[0][0]) : number(parts[0]);
-  const auto last = letters ? std::optional<std::int64_t>(parts[1][0]) : number(parts[1]);
-  const auto step = parts.size() == 3 ? number(parts[2]) : std::optional<std::int64_t>(1);
-  if (!first || !last || !step) return {};
-  constexpr std::int64_t kFar = 1'000'000'000;
-  const bool mixed = letters && (std::islower(static_cast<int>(*first)) != 0) !=
-                                    (std::islower(static_cast<int>(*last)) != 0);
-  if (mixed || std::abs(*first) > kFar || std::abs(*last) > kFar || std::abs(*step) > kFar)
-    throw ShellError{{}, "has a range {..} that is not followed"};
-  const std::int64_t by = std::max<std::int64_t>(1, std::abs(*step)) * (*first <= *last ? 1 : -1);
-  if (std::abs(*last - *first) / std::abs(by) > 10'000)
-    throw ShellError{{}, "becomes too many words by {..}"};
-  const auto padded = [](const std::string& part) {
-    const std::string digits = part.substr(part.starts_with('-') ? 1 : 0);
-    return digits.size() > 1 && digits[0] == '0';
-  };
-  const std::size_t width = !letters && (padded(parts[0]) || padded(parts[1]))
-                                ? std::max(parts[0].size(), parts[1].size())
-                                : 0;
-  std::vector<std::string> out;
-  for (std::int64_t i = *first; by > 0 ? i <= *last : i >= *last; i += by) {
-    std::string one = letters ? std::string(1, static_cast<char>(i)) : std::to_string(std::abs(i));
-    const std::size_t sign = !letters && i < 0 ? 1 : 0;
-    if (one.size() + sign < width) one.insert(0, width - one.size() - sign, '0');
-    out.push_back((sign > 0 ? "-" : "") + one);
-  }
-  return out;
-}
-
-}  // namespace
-
-std::vector<std::string> ShellMachine::braces(const std::string& word) const {
-  constexpr std::size_t kMostAlternatives = 10'000;
-  if (word.find('{') == std::string::npos) return {word};
-  const ShellSource source{word, {{0, {}}}};
-  const Brace brace = first_brace(source);
-  if (brace.open == std::string::npos) return {word};
-  std::vector<std::string> parts;
-  const std::string inside = word.substr(brace.open + 1, brace.close - brace.open - 1);
-  if (brace.commas.empty()) {
-    parts = range_of(inside);
-    if (parts.empty()) {
-      std::vector<std::string> rest = braces(word.substr(brace.close + 1));
-      for (std::string& one : rest) one.insert(0, word.substr(0, brace.close + 1));
-      return rest;
-    }
-  } else {
-    std::size_t begin = brace.open + 1;
-    for (std::size_t i = 0; i <= brace.commas.size(); ++i) {
-      const std::size_t end = i < brace.commas.size() ? brace.commas[i] : brace.close;
-      const std::vector<std::string> inner = braces(word.substr(begin, end - begin));
-      parts.insert(parts.end(), inner.begin(), inner.end());
-      begin = end + 1;
-      if (parts.size() > kMostAlternatives) throw ShellError{{}, "becomes too many words by {...}"};
-    }
-  }
-  const std::vector<std::string> rest = braces(word.substr(brace.close + 1));
-  if (rest.size() * parts.size() > kMostAlternatives)
-    throw ShellError{{}, "becomes too many words by {...}"};
-  std::vector<std::string> out;
-  for (const std::string& part : parts)
-    for (const std::string& behind : rest) {
-      std::string one = word.substr(0, brace.open);
-      one += part;
-      one += behind;
-      out.push_back(std::move(one));
-    }
-  return out;
 }
 
 }  // namespace penstock

@@ -150,7 +150,7 @@ class ScriptReader {
     const std::size_t begin = at_;
     while (!ended()) {
       const char c = here();
-      if ((c == '<' || c == '>') && here(1) == '(' && at_ == begin) {
+      if ((c == '<' || c == '>') && here(1) == '(') {
         at_ = closing_parenthesis(source_, at_ + 2) + 1;
         continue;
       }
@@ -352,12 +352,12 @@ class ScriptReader {
     need_keyword("in", "case");
     for (skip_lines(); plain_word() != "esac"; skip_lines()) {
       if (ended()) fail(at_, "'esac' of 'case'");
-      node->patterns.push_back({case_patterns(), ';'});
+      node->patterns.push_back({case_patterns()});
       node->children.push_back(sequence({"esac"}));
       if (here() != ';') continue;
       const bool next = here(1) == '&';
       const bool others = here(1) == ';' && here(2) == '&';
-      node->patterns.back().then = next ? '&' : others ? '?' : ';';
+      node->falls = node->falls || next || others;
       at_ += others ? 3 : 2;
     }
     need_keyword("esac", "case");
@@ -382,6 +382,7 @@ class ScriptReader {
 
   Node loop() {
     Node node = start(Kind::loop);
+    node->asks = plain_word() == "select";
     at_ += plain_word().size();
     skip_blanks();
     if (here() == '(' && here(1) == '(') return counting(node);
@@ -553,7 +554,7 @@ class ScriptReader {
     if (at == at_ && here() == '&' && here(1) == '>') ++at;
     const char c = at < end_ ? text_[at] : '\0';
     if (c != '<' && c != '>') return false;
-    if (at == at_ && char_at(text_, at + 1) == '(') return false;  // <(command)
+    if (char_at(text_, at + 1) == '(') return false;  // <(command)
     const bool from_here = at == at_ || (at == at_ + 1 && here() == '0');
     at_ = at + 1;
     ShellRedirection redirection;
@@ -610,8 +611,10 @@ class ScriptReader {
   }
 
   std::size_t closing_bracket(std::size_t open) const {
+    constexpr std::size_t kLongestIndex = 1'000;
     for (std::size_t at = open + 1; at < end_ && text_[at] != '\n';) {
       const char c = text_[at];
+      if (at - open > kLongestIndex) refuse(source_, open, "the [ is not closed soon");
       if (c == ']') return at;
       if (c == '$')
         at = end_of_dollar(source_, at, false);
@@ -646,8 +649,6 @@ class ScriptReader {
     ++at_;
   }
 
-  friend std::shared_ptr<const ShellAssignment> penstock::assignment_in(const ShellWord& word);
-
   const ShellSource& source_;
   const std::string& text_;
   std::size_t at_, end_;
@@ -663,10 +664,6 @@ ShellTree read_shell(const ShellSource& source, bool lines_end_commands) {
 
 ShellTree read_shell(const ShellWord& part) {
   return ScriptReader(*part.source, part.begin, part.end, true).script();
-}
-
-std::shared_ptr<const ShellAssignment> assignment_in(const ShellWord& word) {
-  return ScriptReader(*word.source, word.begin, word.end, true).assignment();
 }
 
 std::size_t end_of_quotes(const ShellSource& source, std::size_t at) {
@@ -694,6 +691,7 @@ std::size_t end_of_dollar(const ShellSource& source, std::size_t at, bool quoted
   if (next == '(') return closing_parenthesis(source, at + 2) + 1;
   if (next == '{') return closing_brace(source, at + 2, quoted) + 1;
   if (next == '\'' && !quoted) return end_of_ansi_quotes(source, at + 1);
+  if (next == '[') return std::min(text.find(']', at), text.size() - 1) + 1;
   if (is_letter_of_name(next)) {
     std::size_t end = at + 2;
     while (end < text.size() && is_name(text[end])) ++end;

@@ -67,7 +67,7 @@ struct ShellNode {
     branches,  // condition, body, condition, body, ..., or the last body
     cases,     // word; patterns, bodies
     loop,      // `for NAME in words`
-    counting,  // for ((a; b; c)): words
+    counting,  // for ((word)): body
     repeat,    // while, until: condition, body
     function,  // name, body
     arithmetic,
@@ -81,11 +81,12 @@ struct ShellNode {
   std::vector<ShellRedirection> redirections{};
   struct Case {
     std::vector<ShellWord> patterns;
-    char then = ';';  ///< ';' ends, '&' goes on with the next body, '?' with the next patterns
   };
   std::vector<Case> patterns{};
   std::string name{};
   bool negated = false;  ///< of a pipeline: `!`; of a repeat: until; of a loop: over all arguments
+  bool falls = false;    ///< cases, some of which end with `;&` or `;;&`
+  bool asks = false;     ///< of a loop: `select`
 };
 
 using ShellTree = std::shared_ptr<const ShellNode>;
@@ -102,8 +103,5 @@ std::size_t end_of_quotes(const ShellSource& source, std::size_t at);
 std::size_t closing_brace(const ShellSource& source, std::size_t at, bool quoted);
 std::size_t closing_parenthesis(const ShellSource& source, std::size_t at);
 bool is_arithmetic(const ShellSource& source, std::size_t open, std::size_t close);
-
-/// An assignment where the word is one, such as an argument of `export`.
-std::shared_ptr<const ShellAssignment> assignment_in(const ShellWord& word);
 
 }  // namespace penstock

@@ -7,9 +7,12 @@
 namespace penstock {
 namespace {
 
-constexpr std::size_t kLongestText = 65'536;
-constexpr std::size_t kMostPieces = 2'048;
+constexpr std::size_t kLongestText = 32'768;
+constexpr std::size_t kMostPieces = 1'024;
 constexpr std::size_t kLargePiece = 4'096;
+constexpr std::size_t kMostNames = 100;
+constexpr std::size_t kFarthest = 256;  // from a place that is known, in a long line
+constexpr std::size_t kHeaviestChoice = 200;
 
 bool same_piece(const ShellPiece& a, const ShellPiece& b) {
   return a.text == b.text && a.known == b.known && a.choice == b.choice && a.names == b.names;
@@ -34,7 +37,7 @@ ShellPlace ShellSource::place(std::size_t at) const {
       std::ranges::upper_bound(origins, at, {}, [](const auto& o) { return o.first; });
   const auto& [begin, origin] = *std::prev(behind);
   ShellPlace place = origin;
-  for (std::size_t i = begin; i < at && i < text.size(); ++i) {
+  for (std::size_t i = begin; i < std::min({at, text.size(), begin + 2 * kFarthest}); ++i) {
     const bool line = text[i] == '\n';
     place.line += line ? 1 : 0;
     place.column = line ? 1 : place.column + 1;
@@ -44,7 +47,6 @@ ShellPlace ShellSource::place(std::size_t at) const {
 
 ShellSource shell_source(std::string text, int file) {
   ShellSource source{std::move(text), {{0, {file, 1, 1}}}};
-  constexpr std::size_t kFarthest = 256;  // from a place that is known, in a long line
   for (std::size_t i = 0; i < source.text.size(); ++i) {
     const auto [begin, origin] = source.origins.back();
     if (source.text[i] == '\n')
@@ -58,7 +60,7 @@ ShellSource shell_source(std::string text, int file) {
 
 void add_names(ShellNames& to, const ShellNames& names) {
   for (const std::string& name : names)
-    if (std::ranges::find(to, name) == to.end()) to.push_back(name);
+    if (to.size() < kMostNames && std::ranges::find(to, name) == to.end()) to.push_back(name);
 }
 
 bool ShellText::known() const {
@@ -78,6 +80,12 @@ std::string ShellText::shown() const {
 ShellNames ShellText::names() const {
   ShellNames out;
   for (const ShellPiece& piece : pieces) add_names(out, piece.names);
+  return out;
+}
+
+ShellText ShellText::unquoted() const {
+  ShellText out = *this;
+  for (ShellPiece& piece : out.pieces) piece.quoted = false;
   return out;
 }
 
@@ -118,6 +126,18 @@ bool same_text(const ShellText& a, const ShellText& b) {
   return a.known() && b.known() && a.shown() == b.shown();
 }
 
+ShellPiece chosen_piece(ShellChoice choice, ShellPiece piece) {
+  choice.weight = 1;
+  for (const auto* way : {&choice.yes, &choice.no})
+    for (const ShellText& text : *way)
+      for (const ShellPiece& one : text.pieces)
+        if (one.choice) choice.weight += one.choice->weight;
+  piece.known = false;
+  if (choice.weight <= kHeaviestChoice)
+    piece.choice = std::make_shared<const ShellChoice>(std::move(choice));
+  return piece;
+}
+
 bool is_cut_before(const ShellPiece& piece) {
   return piece.choice && begins_a_word(piece.choice->yes[0].pieces, 0) &&
          begins_a_word(piece.choice->no[0].pieces, 0);
@@ -145,9 +165,7 @@ ShellText chosen_text(const ShellText& yes, const ShellText& no, const std::stri
   const ShellText a = from_piece(yes, common), b = from_piece(no, common);
   ShellPiece piece{shown, a.empty() ? b.pieces.front().place : a.pieces.front().place, false};
   piece.names = names;
-  piece.choice =
-      std::make_shared<const ShellChoice>(ShellChoice{condition, std::vector{a}, std::vector{b}});
-  out.pieces.push_back(std::move(piece));
+  out.pieces.push_back(chosen_piece({condition, {a}, {b}}, std::move(piece)));
   return out;
 }
 

@@ -39,6 +39,7 @@ struct ShellText;
 struct ShellChoice {
   std::string condition;
   std::vector<ShellText> yes, no;
+  std::size_t weight = 1;  ///< choices in it, itself among them
 };
 
 struct ShellPiece {
@@ -62,6 +63,7 @@ struct ShellText {
   std::string shown() const;  ///< what it is where all is known
   ShellNames names() const;
   std::size_t size() const;
+  ShellText unquoted() const;
   /// Nothing is added to a text that is far longer than any launch's.
   void add(ShellPiece piece);
   void add(const ShellText& text);
@@ -72,6 +74,9 @@ ShellText unknown_text(std::string shown, ShellNames names, ShellPlace place = {
 
 /// Do both say the same, wherever they were written?
 bool same_text(const ShellText& a, const ShellText& b);
+
+/// Returns the piece with the choice in it; without it where that is of too many choices.
+ShellPiece chosen_piece(ShellChoice choice, ShellPiece piece);
 
 /// Is a choice always a word of its own at its beginning, or its end?
 bool is_cut_before(const ShellPiece& piece);

@@ -12,555 +12,329 @@ namespace penstock {
 bool is_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-namespace {
+bool is_variable_name(std::string_view text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+         std::ranges::all_of(text, is_name);
+}
 
 // ---- patterns
 
-enum class Match : std::uint8_t { no, yes, unknown };
-
-bool is_in_class(std::string_view name, unsigned char c, bool& known) {
-  if (name == "digit") return std::isdigit(c) != 0;
-  if (name == "alpha") return std::isalpha(c) != 0;
-  if (name == "alnum") return std::isalnum(c) != 0;
-  if (name == "upper") return std::isupper(c) != 0;
-  if (name == "lower") return std::islower(c) != 0;
-  if (name == "space") return std::isspace(c) != 0;
-  if (name == "blank") return c == ' ' || c == '\t';
-  if (name == "punct") return std::ispunct(c) != 0;
-  known = false;
-  return false;
-}
-
-/// `pattern[at]` is '['. Moves `at` behind the bracket; where there is no such bracket it is plain.
-Match match_of_bracket(std::string_view pattern, std::size_t& at, char c) {
-  std::size_t i = at + 1;
-  const bool negates = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
-  if (negates) ++i;
-  bool found = false, known = true, first = true;
-  for (;; first = false) {
-    if (i >= pattern.size()) {  // not closed: a plain '['
+std::optional<bool> matches_pattern(std::string_view text, std::string_view pattern) {
+  const auto plain = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+  if (!std::ranges::all_of(text, plain)) return {};
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '[') return {};
+    if (pattern[i] == '(' && i > 0 && std::string_view("?*+@!").find(pattern[i - 1]) < 5) return {};
+    if (pattern[i] == '\\' && ++i == pattern.size()) return {};
+  }
+  std::size_t at = 0, p = 0, star = std::string_view::npos, behind = 0;
+  while (at < text.size()) {
+    const bool escaped = p < pattern.size() && pattern[p] == '\\';
+    const char sign = p < pattern.size() ? pattern[p + (escaped ? 1 : 0)] : '\0';
+    if (p < pattern.size() && sign == '*' && !escaped) {
+      star = ++p;
+      behind = at;
+    } else if (p < pattern.size() && ((sign == '?' && !escaped) || sign == text[at])) {
+      p += escaped ? 2 : 1;
       ++at;
-      return c == '[' ? Match::yes : Match::no;
-    }
-    if (pattern[i] == ']' && !first) break;
-    if (pattern[i] == '[' && i + 1 < pattern.size() &&
-        std::string_view(":.=").find(pattern[i + 1]) != std::string_view::npos) {
-      const std::size_t end = pattern.find(std::string{pattern[i + 1], ']'}, i + 2);
-      if (end == std::string_view::npos || pattern[i + 1] != ':') return Match::unknown;
-      found =
-          is_in_class(pattern.substr(i + 2, end - i - 2), static_cast<unsigned char>(c), known) ||
-          found;
-      i = end + 2;
-      continue;
-    }
-    if (pattern[i] == '\\' && i + 1 < pattern.size()) ++i;
-    const char low = pattern[i++];
-    if (i + 1 < pattern.size() && pattern[i] == '-' && pattern[i + 1] != ']') {
-      const bool escaped = pattern[i + 1] == '\\' && i + 2 < pattern.size();
-      const char high = pattern[i + (escaped ? 2 : 1)];
-      i += escaped ? 3 : 2;
-      const bool digits = std::isdigit(static_cast<unsigned char>(low)) != 0 &&
-                          std::isdigit(static_cast<unsigned char>(high)) != 0;
-      if (!digits) known = false;
-      found = found || (low <= c && c <= high);
+    } else if (star != std::string_view::npos) {
+      p = star;
+      at = ++behind;
     } else {
-      found = found || low == c;
+      return false;
     }
   }
-  at = i + 1;
-  if (!known) return Match::unknown;
-  return found != negates ? Match::yes : Match::no;
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
 }
 
-/// Of one character; moves `at` behind its part of the pattern.
-Match match_of_one(std::string_view pattern, std::size_t& at, char c) {
-  if (pattern[at] == '?') {
-    ++at;
-    return Match::yes;
-  }
-  if (pattern[at] == '[') return match_of_bracket(pattern, at, c);
-  if (pattern[at] == '\\' && at + 1 < pattern.size()) ++at;
-  return pattern[at++] == c ? Match::yes : Match::no;
-}
-
-bool is_extended(std::string_view pattern) {
-  for (std::size_t i = 1; i < pattern.size(); ++i)
-    if (pattern[i] == '(' &&
-        std::string_view("?*+@!").find(pattern[i - 1]) != std::string_view::npos)
-      return true;
-  return false;
-}
-
-bool is_ascii(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+std::string pattern_of(const ShellText& text) {
+  std::string out;
+  for (const ShellPiece& piece : text.pieces)
+    for (const char c : piece.text) {
+      if (piece.quoted && !is_name(c)) out += '\\';
+      out += c;
+    }
+  return out;
 }
 
 // ---- arithmetic
 
+bool assigns_in_arithmetic(std::string_view expression) {
+  for (std::size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i], next = i + 1 < expression.size() ? expression[i + 1] : '\0';
+    if ((c == '+' || c == '-') && next == c) return true;
+    if (c != '=') continue;
+    const char before = i > 0 ? expression[i - 1] : '\0';
+    const char second = i > 1 ? expression[i - 2] : '\0';
+    if (next == '=') {
+      ++i;
+      continue;
+    }
+    const bool compares = before == '!' || ((before == '<' || before == '>') && second != before);
+    if (!compares) return true;
+  }
+  return false;
+}
+
+namespace {
+
 using Wide = std::int64_t;
+using Reader = std::function<ShellText(const std::string&)>;
 
-constexpr std::size_t kMostEvaluated = 100'000;  // texts of 16 characters, of a whole script
-constexpr int kMostOpen = 150;                   // of which a name takes 3
+constexpr int kMostEvaluated = 300;  // texts of one expression: itself, and values of its names
+constexpr int kDeepestArithmetic = 100;
+constexpr int kNameInAnother = 20;  // levels that the value of a name counts for
+constexpr std::size_t kLongest = 4'000;
 
-Wide wrapped(std::uint64_t value) { return static_cast<Wide>(value); }
+/// What is beyond the arithmetic that is evaluated.
+struct NotEvaluated {};
+
+struct ArithmeticSign {
+  int level;
+  std::string_view sign;
+};
+constexpr ArithmeticSign kSigns[] = {{1, "||"}, {2, "&&"}, {6, "=="}, {6, "!="},  {8, "<<"},
+                                     {8, ">>"}, {7, "<="}, {7, ">="}, {11, "**"}, {3, "|"},
+                                     {4, "^"},  {5, "&"},  {7, "<"},  {7, ">"},   {9, "+"},
+                                     {9, "-"},  {10, "*"}, {10, "/"}, {10, "%"}};
 
 class Arithmetic {
  public:
-  Arithmetic(const std::string& text, ShellStore& store, int depth)
-      : text_(text), store_(store), depth_(depth) {}
+  Arithmetic(std::string text, const Reader& read, int open, int& evaluated)
+      : text_(std::move(text)), read_(read), open_(open), evaluated_(evaluated) {}
 
   ShellNumber value() {
-    store_.evaluated += 1 + text_.size() / 16;
-    if (store_.evaluated > kMostEvaluated)
-      fail("is more arithmetic than is followed, with all before it");
+    if (++evaluated_ > kMostEvaluated || open_ > kDeepestArithmetic || text_.size() > kLongest ||
+        assigns_in_arithmetic(text_))
+      throw NotEvaluated();
     skip();
     if (at_ == text_.size()) return {0, {}};
-    const ShellNumber all = list();
-    skip();
-    if (at_ != text_.size()) fail("is no arithmetic");
+    ShellNumber all = choice();
+    if (at_ != text_.size()) throw NotEvaluated();
     return all;
   }
 
  private:
-  enum class Effect : std::uint8_t { sure, possible, none };
-
-  struct Target {
-    std::string name;
-    std::optional<std::string> index;
-  };
-
-  [[noreturn]] void fail(const std::string& why) const {
-    throw ArithmeticFailure{"'" + text_ + "' " + why};
-  }
-
-  char here(std::size_t ahead = 0) const {
-    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
-  }
+  char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void skip() {
     while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
   }
-  /// An operator that none of the characters `unless` follows.
-  bool take(std::string_view sign, std::string_view unless = "") {
+  bool take(char sign) {
+    if (here() != sign) return false;
+    ++at_;
     skip();
-    if (text_.compare(at_, sign.size(), sign) != 0) return false;
-    const char next = here(sign.size());
-    if (next != '\0' && unless.find(next) != std::string_view::npos) return false;
-    at_ += sign.size();
     return true;
   }
 
-  class Deeper {
-   public:
-    explicit Deeper(Arithmetic& of) : of_(of) {
-      if (of_.store_.open >= kMostOpen) of_.fail("is nested too deeply");
-      ++of_.store_.open;
-    }
-    ~Deeper() { --of_.store_.open; }
-    Deeper(const Deeper&) = delete;
-    Deeper& operator=(const Deeper&) = delete;
-
-   private:
-    Arithmetic& of_;
-  };
-
-  ShellNumber list() {
-    ShellNumber last = assignment();
-    while (take(",")) last = assignment();
-    return last;
-  }
-
-  std::optional<Target> target() {
-    skip();
-    if (!is_name(here()) || std::isdigit(static_cast<unsigned char>(here())) != 0) return {};
-    Target out;
-    for (; is_name(here()); ++at_) out.name += here();
-    if (here() != '[') return out;
-    int open = 0;
-    const std::size_t begin = at_ + 1;
-    for (; at_ < text_.size(); ++at_) {
-      open += here() == '[' ? 1 : here() == ']' ? -1 : 0;
-      if (open == 0) break;
-    }
-    if (open != 0) fail("is no arithmetic");
-    out.index = text_.substr(begin, at_++ - begin);
-    return out;
-  }
-
-  ShellNumber assignment() {
-    Deeper deeper(*this);
-    const std::size_t before = at_;
-    const auto to = target();
-    if (to) {
-      if (take("=", "=")) return store(*to, assignment());
-      for (const char* sign : {"<<", ">>", "+", "-", "*", "/", "%", "&", "|", "^"}) {
-        if (!take(std::string(sign) + "=")) continue;
-        const ShellNumber right = assignment();
-        return store(*to, operated(value_of(*to), sign, right));
-      }
-    }
-    at_ = before;
-    return choice();
-  }
-
-  ShellNumber store(const Target& to, ShellNumber number) {
-    if (effect_ == Effect::none) return number;
-    if (effect_ == Effect::possible) number.value.reset();
-    store_.write_variable(to.name, to.index, number);
-    return number;
-  }
-
-  template <class Part>
-  ShellNumber under(Effect effect, Part part) {
-    const Effect before = effect_;
-    if (effect_ == Effect::sure || effect == Effect::none) effect_ = effect;
-    ShellNumber out = part();
-    effect_ = before;
-    return out;
-  }
-
-  static Effect effect_where(const ShellNumber& condition, bool holds) {
-    if (!condition.value) return Effect::possible;
-    return (*condition.value != 0) == holds ? Effect::sure : Effect::none;
-  }
-
   ShellNumber choice() {
-    const ShellNumber condition = binary(0);
-    if (!take("?")) return condition;
-    const ShellNumber a = under(effect_where(condition, true), [&] { return list(); });
-    if (!take(":")) fail("has no ':' of '?'");
-    const ShellNumber b = under(effect_where(condition, false), [&] { return assignment(); });
-    if (condition.value) return *condition.value != 0 ? a : b;
-    return unknown({&condition, &a, &b});
+    const ShellNumber condition = binary(1);
+    if (!take('?')) return condition;
+    const ShellNumber yes = choice();
+    if (!take(':')) throw NotEvaluated();
+    const ShellNumber no = choice();
+    if (condition.value) return *condition.value != 0 ? yes : no;
+    return unknown(unknown(condition, yes), no);
   }
 
-  static ShellNumber unknown(std::initializer_list<const ShellNumber*> of) {
-    ShellNumber out;
-    for (const ShellNumber* number : of) add_names(out.names, number->names);
+  static ShellNumber unknown(const ShellNumber& a, const ShellNumber& b) {
+    ShellNumber out{{}, a.names};
+    add_names(out.names, b.names);
     return out;
   }
 
-  ShellNumber logical(bool with_or) {
-    ShellNumber left = binary(with_or ? 1 : 2);
-    while (take(with_or ? "||" : "&&")) {
-      const ShellNumber right =
-          under(effect_where(left, !with_or), [&] { return binary(with_or ? 1 : 2); });
-      const bool decides = left.value && (*left.value != 0) == with_or;
-      const bool right_decides = right.value && (*right.value != 0) == with_or;
-      if (decides || right_decides)
-        left = {with_or ? 1 : 0, {}};
-      else if (left.value && right.value)
-        left = {with_or ? 0 : 1, {}};
-      else
-        left = unknown({&left, &right});
-    }
-    return left;
+  const ArithmeticSign* sign_here() const {
+    const auto found = std::ranges::find_if(kSigns, [&](const ArithmeticSign& sign) {
+      return text_.substr(at_).starts_with(sign.sign);
+    });
+    return found == std::end(kSigns) ? nullptr : found;
   }
 
-  /// The operator of that level that comes next; empty: none.
-  std::string taken_sign(int level) {
-    struct Sign {
-      int level;
-      const char *sign, *unless;
-    };
-    static constexpr Sign kSigns[] = {
-        {2, "|", "|="}, {3, "^", "="},  {4, "&", "&="}, {5, "==", ""},
-        {5, "!=", ""},  {6, "<=", ""},  {6, ">=", ""},  {6, "<", "<"},
-        {6, ">", ">"},  {7, "<<", "="}, {7, ">>", "="}, {8, "+", "="},
-        {8, "-", "="},  {9, "*", "*="}, {9, "/", "="},  {9, "%", "="}};
-    for (const Sign& sign : kSigns)
-      if (sign.level == level && take(sign.sign, sign.unless)) return sign.sign;
-    return "";
-  }
-
+  /// Reads operators of a level and above. A power binds to the right, all others to the left.
   ShellNumber binary(int level) {
-    if (level < 2) return logical(level == 0);
-    if (level == 10) return power();
-    ShellNumber left = binary(level + 1);
-    for (std::string sign = taken_sign(level); !sign.empty(); sign = taken_sign(level))
-      left = operated(left, sign, binary(level + 1));
+    if (++open_ > kDeepestArithmetic) throw NotEvaluated();
+    ShellNumber left = unary();
+    for (const ArithmeticSign* sign = sign_here(); sign != nullptr && sign->level >= level;
+         sign = sign_here()) {
+      at_ += sign->sign.size();
+      skip();
+      const ShellNumber right = binary(sign->sign == "**" ? sign->level : sign->level + 1);
+      left = operated(left, sign->sign, right);
+    }
+    --open_;
     return left;
   }
 
-  ShellNumber power() {
-    Deeper deeper(*this);
-    const ShellNumber base = unary();
-    if (!take("**")) return base;
-    return operated(base, "**", power());
-  }
-
-  ShellNumber operated(const ShellNumber& a, const std::string& sign, const ShellNumber& b) const {
-    if (!a.value || !b.value) return unknown({&a, &b});
+  static ShellNumber operated(const ShellNumber& a, std::string_view sign, const ShellNumber& b) {
+    if (sign == "&&" || sign == "||") {
+      const bool with_or = sign == "||";
+      for (const ShellNumber* one : {&a, &b})
+        if (one->value && (*one->value != 0) == with_or) return {with_or ? 1 : 0, {}};
+      return a.value && b.value ? ShellNumber{with_or ? 0 : 1, {}} : unknown(a, b);
+    }
+    if (!a.value || !b.value) return unknown(a, b);
     const Wide x = *a.value, y = *b.value;
-    const auto ux = static_cast<std::uint64_t>(x), uy = static_cast<std::uint64_t>(y);
-    if (sign == "+") return {wrapped(ux + uy), {}};
-    if (sign == "-") return {wrapped(ux - uy), {}};
-    if (sign == "*") return {wrapped(ux * uy), {}};
-    if (sign == "/" || sign == "%") return divided(x, sign == "/", y);
-    if (sign == "**") return raised(x, y);
-    if (sign == "<<" || sign == ">>") return shifted(x, sign == "<<", y);
-    if (sign == "&") return {x & y, {}};
-    if (sign == "|") return {x | y, {}};
-    if (sign == "^") return {x ^ y, {}};
-    const bool holds = sign == "=="   ? x == y
-                       : sign == "!=" ? x != y
-                       : sign == "<=" ? x <= y
-                       : sign == ">=" ? x >= y
-                       : sign == "<"  ? x < y
-                                      : x > y;
-    return {holds ? 1 : 0, {}};
+    Wide out = 0;
+    bool over = false;
+    switch (sign[0]) {
+      case '+': over = __builtin_add_overflow(x, y, &out); break;
+      case '-': over = __builtin_sub_overflow(x, y, &out); break;
+      case '*':
+        if (sign == "**") return raised(x, y);
+        over = __builtin_mul_overflow(x, y, &out);
+        break;
+      case '/':
+      case '%':
+        if (y == 0 || (x == std::numeric_limits<Wide>::min() && y == -1)) return {};
+        out = sign == "/" ? x / y : x % y;
+        break;
+      case '&': out = x & y; break;
+      case '|': out = x | y; break;
+      case '^': out = x ^ y; break;
+      case '=': out = x == y ? 1 : 0; break;
+      case '!': out = x != y ? 1 : 0; break;
+      default: return ordered(x, sign, y);
+    }
+    return over ? ShellNumber{} : ShellNumber{out, {}};
   }
 
-  ShellNumber divided(Wide x, bool quotient, Wide y) const {
-    if (y == 0 && effect_ == Effect::sure) fail("divides by 0");
-    if (y == 0 || (x == std::numeric_limits<Wide>::min() && y == -1)) return {};
-    return {quotient ? x / y : x % y, {}};
+  static ShellNumber ordered(Wide x, std::string_view sign, Wide y) {
+    if (sign == "<<" || sign == ">>") {
+      if (y < 0 || y > 62 || x < 0 || (sign == "<<" && x > (std::numeric_limits<Wide>::max() >> y)))
+        return {};
+      return {sign == "<<" ? x << y : x >> y, {}};
+    }
+    const bool equal = sign.size() == 2 && x == y;
+    return {equal || (sign[0] == '<' ? x < y : x > y) ? 1 : 0, {}};
   }
 
-  ShellNumber raised(Wide x, Wide y) const {
-    if (y < 0 && effect_ == Effect::sure) fail("has a negative exponent");
-    if (y < 0) return {};
-    std::uint64_t out = 1, base = static_cast<std::uint64_t>(x);
-    for (; y > 0; y >>= 1, base *= base)
-      if ((y & 1) != 0) out *= base;
-    return {wrapped(out), {}};
-  }
-
-  static ShellNumber shifted(Wide x, bool left, Wide y) {
-    if (y < 0 || y > 63) return {};
-    return {left ? wrapped(static_cast<std::uint64_t>(x) << y) : x >> y, {}};
+  static ShellNumber raised(Wide x, Wide y) {
+    if (y < 0 || y > 64) return {};
+    Wide out = 1;
+    for (; y > 0; --y)
+      if (__builtin_mul_overflow(out, x, &out)) return {};
+    return {out, {}};
   }
 
   ShellNumber unary() {
-    Deeper deeper(*this);
+    if (++open_ > kDeepestArithmetic) throw NotEvaluated();
+    const char sign = here();
+    ShellNumber out;
+    if (take('-')) {
+      out = operated({0, {}}, "-", unary());
+    } else if (take('+')) {
+      out = unary();
+    } else if (take('!')) {
+      out = operated(unary(), "==", {0, {}});
+    } else if (take('~')) {
+      out = operated(unary(), "^", {-1, {}});
+    } else if (take('(')) {
+      out = choice();
+      if (!take(')')) throw NotEvaluated();
+    } else if (is_name(sign)) {
+      out = name_or_number();
+    } else {
+      throw NotEvaluated();
+    }
+    --open_;
+    return out;
+  }
+
+  ShellNumber name_or_number() {
+    const std::size_t begin = at_;
+    while (is_name(here())) ++at_;
+    const std::string word(text_.substr(begin, at_ - begin));
     skip();
-    for (const char* sign : {"++", "--"}) {
-      const std::size_t before = at_;
-      if (!take(sign)) continue;
-      if (const auto to = target())
-        return store(*to, operated(value_of(*to), std::string(1, sign[0]), {1, {}}));
-      at_ = before;
+    if (is_variable_name(word)) {
+      if (here() == '[') throw NotEvaluated();
+      const ShellText text = read_(word);
+      if (!text.known()) return {{}, text.names()};
+      return Arithmetic(text.shown(), read_, open_ + kNameInAnother, evaluated_).value();
     }
-    if (take("!", "=")) {
-      const ShellNumber of = unary();
-      return of.value ? ShellNumber{*of.value == 0 ? 1 : 0, {}} : of;
-    }
-    if (take("~")) {
-      const ShellNumber of = unary();
-      return of.value ? ShellNumber{~*of.value, {}} : of;
-    }
-    if (take("+")) return unary();
-    if (take("-")) return operated({0, {}}, "-", unary());
-    return primary();
-  }
-
-  ShellNumber primary() {
-    skip();
-    if (take("(")) {
-      const ShellNumber inner = list();
-      if (!take(")")) fail("has a ( that is not closed");
-      return inner;
-    }
-    if (here() == '\x01') return placeholder();
-    if (std::isdigit(static_cast<unsigned char>(here())) != 0) return constant();
-    const auto of = target();
-    if (!of) fail("is no arithmetic");
-    const ShellNumber value = value_of(*of);
-    for (const char* sign : {"++", "--"}) {
-      if (!take(sign)) continue;
-      store(*of, operated(value, std::string(1, sign[0]), {1, {}}));
-      break;
-    }
-    return value;
-  }
-
-  ShellNumber placeholder() {
-    const std::size_t end = text_.find('\x02', at_);
-    if (end == std::string::npos) fail("is no arithmetic");
-    const auto number =
-        parse_number<std::size_t>(std::string_view(text_).substr(at_ + 1, end - at_ - 1));
-    at_ = end + 1;
-    if (!number || is_name(here()) || (at_ > text_.size())) return {};
-    return {{}, store_.unknown_piece(*number).names};
-  }
-
-  ShellNumber constant() {
-    std::string digits;
-    int base = 10;
-    if (here() == '0' && (here(1) == 'x' || here(1) == 'X')) {
-      base = 16;
-      at_ += 2;
-    } else if (here() == '0') {
-      base = 8;
-    }
-    for (; is_name(here()) || here() == '@'; ++at_) digits += here();
-    if (here() == '#' && base != 16) {
-      base = parse_number<int>(digits).value_or(0);
-      if (base < 2 || base > 64) fail("has no such base");
-      digits.clear();
-      for (++at_; is_name(here()) || here() == '@'; ++at_) digits += here();
-      if (digits.empty()) fail("is no arithmetic");
-    }
-    if (here() == '\x01') return {};
-    std::uint64_t value = 0;
-    for (const char c : digits) {
-      const int digit = digit_of(c, base);
-      if (digit >= base) fail("has a digit that is none of its base");
-      value = value * static_cast<std::uint64_t>(base) + static_cast<std::uint64_t>(digit);
-    }
-    if (digits.size() > 12 && (digits.size() > 18 || base > 10)) return {};
-    return {wrapped(value), {}};
-  }
-
-  static int digit_of(char c, int base) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'Z') return c - 'A' + (base <= 36 ? 10 : 36);
-    return c == '@' ? 62 : 63;
-  }
-
-  ShellNumber value_of(const Target& of) {
-    const ShellText text = store_.read_variable(of.name, of.index);
-    if (!text.known()) return {{}, text.names()};
-    if (depth_ > 20) fail("names itself");
-    const std::string shown = text.shown();
-    return Arithmetic(shown, store_, depth_ + 1).value();
+    const auto number = parse_number<Wide>(word);
+    if (!number || here() == '#' || (word.size() > 1 && word[0] == '0')) throw NotEvaluated();
+    return {number, {}};
   }
 
   const std::string text_;
-  ShellStore& store_;
+  const Reader& read_;
   std::size_t at_ = 0;
-  int depth_;
-  Effect effect_ = Effect::sure;
+  int open_;
+  int& evaluated_;
 };
 
 // ---- tests
 
 struct TestFailure {};
 
+constexpr std::array kNumberTests{"-eq", "-ne", "-lt", "-le", "-gt", "-ge"};
+
+bool compares_numbers(const std::string& sign) {
+  return std::ranges::find(kNumberTests, sign) != kNumberTests.end();
+}
+
 std::int64_t whole_of_test(const ShellText& text) {
-  std::string shown = text.shown();
-  while (!shown.empty() && is_blank(shown.back())) shown.pop_back();
-  std::size_t begin = 0;
-  while (begin < shown.size() && is_blank(shown[begin])) ++begin;
+  const std::string shown = text.shown();
+  const std::size_t begin = std::min(shown.find_first_not_of(" \t\n"), shown.size());
+  const std::size_t end = shown.find_last_not_of(" \t\n");
   const bool plus = begin < shown.size() && shown[begin] == '+';
-  const auto value =
-      parse_number<std::int64_t>(std::string_view(shown).substr(begin + (plus ? 1 : 0)));
+  const auto value = parse_number<std::int64_t>(std::string_view(shown).substr(
+      begin + (plus ? 1 : 0), end == std::string::npos ? 0 : end + 1 - begin - (plus ? 1 : 0)));
   if (!value) throw TestFailure();
   return *value;
 }
 
-ShellVerdict compared_numbers(const ShellText& a, const std::string& sign, const ShellText& b) {
-  if (!a.known() || !b.known()) {
-    ShellVerdict out{Truth::unknown, a.names()};
-    add_names(out.names, b.names());
-    return out;
-  }
-  const std::int64_t x = whole_of_test(a), y = whole_of_test(b);
-  const bool holds = sign == "-eq"   ? x == y
-                     : sign == "-ne" ? x != y
-                     : sign == "-lt" ? x < y
-                     : sign == "-le" ? x <= y
-                     : sign == "-gt" ? x > y
-                                     : x >= y;
-  return {truth_of(holds), {}};
+bool is_word(const ShellText& word, std::string_view text) {
+  return word.known() && word.shown() == text;
 }
 
-bool compares_numbers(const std::string& sign) {
-  constexpr std::array kSigns{"-eq", "-ne", "-lt", "-le", "-gt", "-ge"};
-  return std::ranges::find(kSigns, sign) != kSigns.end();
+ShellVerdict inverted(ShellVerdict verdict) {
+  verdict.truth = negated(verdict.truth);
+  return verdict;
 }
 
-class Test {
- public:
-  Test(std::span<const ShellText> words, const std::function<Truth(const std::string&)>& is_set)
-      : words_(words), is_set_(is_set) {}
+ShellVerdict not_told(std::span<const ShellText> words) {
+  ShellVerdict out{Truth::unknown, {}};
+  for (const ShellText& word : words) add_names(out.names, word.names());
+  return out;
+}
 
-  ShellVerdict verdict(std::span<const ShellText> w) const {
-    switch (w.size()) {
-      case 0: return {};
-      case 1: return tested_text("-n", w[0], is_set_);
-      case 2: return of_two(w);
-      case 3: return of_three(w);
-      case 4:
-        if (is(w[0], "!")) return inverted(verdict(w.subspan(1)));
-        if (is(w[0], "(") && is(w[3], ")")) return verdict(w.subspan(1, 2));
-        return expression(w);
-      default: return expression(w);
-    }
-  }
+/// Returns what up to four words say, which POSIX defines.
+ShellVerdict truth_of_few(std::span<const ShellText> w) {
+  if (w.empty()) return {};
+  if (w.size() == 3 && w[1].known() && is_binary_test(w[1].shown()))
+    return compared_texts(w[0], w[1].shown(), w[2]);
+  if (w.size() > 1 && is_word(w[0], "!")) return inverted(truth_of_few(w.subspan(1)));
+  if (w.size() == 1) return tested_text("-n", w[0]);
+  if (!w[w.size() == 3 ? 1 : 0].known()) return not_told(w);
+  if (w.size() > 2) throw TestFailure();
+  if (!is_unary_test(w[0].shown())) throw TestFailure();
+  return tested_text(w[0].shown(), w[1]);
+}
 
- private:
-  static bool is(const ShellText& word, std::string_view text) {
-    return word.known() && word.shown() == text;
+/// Cuts the words at `-o` or `-a`.
+std::vector<std::span<const ShellText>> cut_at(std::span<const ShellText> words,
+                                               std::string_view sign) {
+  std::vector<std::span<const ShellText>> out;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= words.size(); ++i) {
+    if (i < words.size() && !is_word(words[i], sign)) continue;
+    out.push_back(words.subspan(begin, i - begin));
+    begin = i + 1;
   }
-  static ShellVerdict inverted(ShellVerdict verdict) {
-    verdict.truth = negated(verdict.truth);
-    return verdict;
-  }
-  static ShellVerdict untold(std::span<const ShellText> words) {
-    ShellVerdict out{Truth::unknown, {}};
-    for (const ShellText& word : words) add_names(out.names, word.names());
-    return out;
-  }
-
-  ShellVerdict of_two(std::span<const ShellText> w) const {
-    if (!w[0].known()) return untold(w);
-    if (is(w[0], "!")) return inverted(verdict(w.subspan(1)));
-    if (!is_unary_test(w[0].shown())) throw TestFailure();
-    return tested_text(w[0].shown(), w[1], is_set_);
-  }
-
-  ShellVerdict of_three(std::span<const ShellText> w) const {
-    if (!w[1].known()) return untold(w);
-    const std::string sign = w[1].shown();
-    if (is_binary_test(sign)) return binary(w[0], sign, w[2]);
-    if (sign == "-a" || sign == "-o") {
-      const ShellVerdict a = verdict(w.subspan(0, 1)), b = verdict(w.subspan(2));
-      return sign == "-a" ? both_hold(a, b) : either_holds(a, b);
-    }
-    if (is(w[0], "!")) return inverted(verdict(w.subspan(1)));
-    if (is(w[0], "(") && is(w[2], ")")) return verdict(w.subspan(1, 1));
-    throw TestFailure();
-  }
-
-  static ShellVerdict binary(const ShellText& a, const std::string& sign, const ShellText& b) {
-    return compares_numbers(sign) ? compared_numbers(a, sign, b) : compared_texts(a, sign, b);
-  }
-
-  /// Of more words: comparisons with -a, which binds closer, and -o.
-  ShellVerdict expression(std::span<const ShellText> w) const {
-    std::size_t at = 0;
-    ShellVerdict out = conjunction(w, at);
-    while (at < w.size() && is(w[at], "-o")) out = either_holds(out, conjunction(w, ++at));
-    return at == w.size() ? out : untold(w);
-  }
-
-  ShellVerdict conjunction(std::span<const ShellText> w, std::size_t& at) const {
-    ShellVerdict out = one(w, at);
-    while (at < w.size() && is(w[at], "-a")) out = both_hold(out, one(w, ++at));
-    return out;
-  }
-
-  ShellVerdict one(std::span<const ShellText> w, std::size_t& at) const {
-    if (at >= w.size()) throw TestFailure();
-    if (is(w[at], "!")) return inverted(one(w, ++at));
-    if (at + 2 < w.size() && w[at + 1].known() && is_binary_test(w[at + 1].shown())) {
-      at += 3;
-      return binary(w[at - 3], w[at - 2].shown(), w[at - 1]);
-    }
-    if (at + 1 < w.size() && w[at].known() && is_unary_test(w[at].shown())) {
-      at += 2;
-      return tested_text(w[at - 2].shown(), w[at - 1], is_set_);
-    }
-    at = w.size() + 1;  // parentheses and the like
-    return untold(w);
-  }
-
-  std::span<const ShellText> words_;
-  const std::function<Truth(const std::string&)>& is_set_;
-};
+  return out;
+}
 
 }  // namespace
+
+ShellNumber arithmetic_value(std::string_view expression, const Reader& read) {
+  int evaluated = 0;
+  try {
+    return Arithmetic(std::string(expression), read, 0, evaluated).value();
+  } catch (const NotEvaluated&) {
+    return {};
+  }
+}
 
 Truth negated(Truth truth) {
   return truth == Truth::yes ? Truth::no : truth == Truth::no ? Truth::yes : Truth::unknown;
@@ -582,45 +356,14 @@ ShellVerdict either_holds(const ShellVerdict& a, const ShellVerdict& b) {
   return out;
 }
 
-std::optional<bool> matches_pattern(std::string_view text, std::string_view pattern) {
-  if (is_extended(pattern) || !is_ascii(text)) return {};
-  std::size_t at = 0, p = 0, star = std::string_view::npos, behind = 0;
-  while (at < text.size()) {
-    Match match = Match::no;
-    std::size_t next = p;
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = ++p;
-      behind = at;
-      continue;
-    }
-    if (p < pattern.size()) match = match_of_one(pattern, next, text[at]);
-    if (match == Match::unknown) return {};
-    if (match == Match::yes) {
-      p = next;
-      ++at;
-    } else if (star != std::string_view::npos) {
-      p = star;
-      at = ++behind;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
-ShellNumber arithmetic_value(const std::string& expression, ShellStore& store) {
-  return Arithmetic(expression, store, 0).value();
-}
-
 bool is_unary_test(const std::string& word) {
   return word.size() == 2 && word[0] == '-' &&
          std::string_view("abcdefghknoprstuvwxzGLNORS").find(word[1]) != std::string_view::npos;
 }
 
 bool is_binary_test(const std::string& word) {
-  constexpr std::array kSigns{"=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"};
-  return compares_numbers(word) || std::ranges::find(kSigns, word) != kSigns.end();
+  constexpr std::array kOthers{"=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"};
+  return compares_numbers(word) || std::ranges::find(kOthers, word) != kOthers.end();
 }
 
 ShellVerdict compared_texts(const ShellText& a, const std::string& sign, const ShellText& b) {
@@ -628,33 +371,54 @@ ShellVerdict compared_texts(const ShellText& a, const std::string& sign, const S
   const auto blank = [](const ShellText& text) { return text.empty() || text.absent(); };
   if (equality && blank(a) && blank(b))
     return {truth_of(sign != "!="), {}};  // "$A" = "" asks whether it is set
-  ShellVerdict out{Truth::unknown, a.names()};
-  add_names(out.names, b.names());
-  if (!a.known() || !b.known()) return out;
+  const std::array both{a, b};
+  if (!a.known() || !b.known() || (!equality && !compares_numbers(sign))) return not_told(both);
   if (equality) return {truth_of((a.shown() == b.shown()) == (sign != "!=")), {}};
-  return out;
+  const std::int64_t x = whole_of_test(a), y = whole_of_test(b);
+  const bool holds = sign == "-eq"   ? x == y
+                     : sign == "-ne" ? x != y
+                     : sign == "-lt" ? x < y
+                     : sign == "-le" ? x <= y
+                     : sign == "-gt" ? x > y
+                                     : x >= y;
+  return {truth_of(holds), {}};
 }
 
-ShellVerdict tested_text(const std::string& sign, const ShellText& a,
-                         const std::function<Truth(const std::string&)>& is_set) {
-  if (sign == "-n" || sign == "-z") {
-    const bool some_known = std::ranges::any_of(a.pieces, &ShellPiece::known);
-    if (!some_known && !a.empty() && !a.absent()) return {Truth::unknown, a.names()};
-    return {truth_of(some_known == (sign == "-n")), {}};
-  }
-  if (sign == "-v" && a.known()) {
-    const Truth set = is_set(a.shown());
-    return {set, set == Truth::unknown ? ShellNames{a.shown()} : ShellNames{}};
-  }
-  return {Truth::unknown, {}};  // files, which are not looked at
+ShellVerdict tested_text(const std::string& sign, const ShellText& a) {
+  if (sign != "-n" && sign != "-z") return {Truth::unknown, {}};  // files are not looked at
+  const bool some_known = std::ranges::any_of(a.pieces, &ShellPiece::known);
+  if (!some_known && !a.empty() && !a.absent()) return {Truth::unknown, a.names()};
+  return {truth_of(some_known == (sign == "-n")), {}};
 }
 
-ShellVerdict truth_of_test(std::span<const ShellText> words,
-                           const std::function<Truth(const std::string&)>& is_set) {
+ShellVerdict truth_of_test(std::span<const ShellText> words) {
+  const auto splits = [](const ShellText& word) {
+    return std::ranges::any_of(word.pieces, [](const auto& p) { return !p.known && !p.quoted; });
+  };
+  const auto told = [&](const ShellText& word) { return !splits(word) || word.absent(); };
+  // Of what nothing sets no word is left: `[ -n $A ]` asks whether "-n" is a text then.
+  if (!std::ranges::all_of(words, told)) return not_told(words);
+  if (std::ranges::any_of(words, splits)) {
+    const std::size_t first = is_word(words[0], "!") ? 1 : 0;
+    if (words.size() - first > 2) return not_told(words);
+    std::vector<ShellText> left(words.begin(), words.end());
+    std::erase_if(left, splits);
+    return truth_of_test(left);
+  }
   try {
-    return Test(words, is_set).verdict(words);
+    if (words.size() < 4) return truth_of_few(words);
+    ShellVerdict out;
+    for (const auto& either : cut_at(words, "-o")) {
+      ShellVerdict all{Truth::yes, {}};
+      for (const auto& one : cut_at(either, "-a")) {
+        if (one.empty() || one.size() > 4) return not_told(words);
+        all = both_hold(all, truth_of_few(one));
+      }
+      out = either_holds(out, all);
+    }
+    return out;
   } catch (const TestFailure&) {
-    return {};
+    return words.size() > 3 ? not_told(words) : ShellVerdict{};
   }
 }
 

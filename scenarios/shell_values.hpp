@@ -1,4 +1,5 @@
-// What expressions of the shell come to: arithmetic, patterns, and whether something holds.
+// What expressions of the shell come to: arithmetic, patterns, and whether something holds. Of each
+// a part is evaluated that launch scripts use; the rest is not known.
 #pragma once
 
 #include "scenarios/shell_text.hpp"
@@ -14,6 +15,7 @@ namespace penstock {
 
 bool is_blank(char c);
 bool is_name(char c);  ///< letter, digit or '_'
+bool is_variable_name(std::string_view text);
 
 enum class Truth : std::uint8_t { no, yes, unknown };
 
@@ -29,45 +31,33 @@ struct ShellVerdict {
 ShellVerdict both_hold(const ShellVerdict& a, const ShellVerdict& b);
 ShellVerdict either_holds(const ShellVerdict& a, const ShellVerdict& b);
 
-/// Is the text what a pattern of * ? [...] says, in which a backslash makes the next character a
-/// plain one? None where that cannot be told: of extended patterns, and of ranges of letters, which
-/// depend on the language.
+/// Returns whether the text is what a pattern of `*`, `?` and plain characters says, in which a
+/// backslash makes the next character a plain one. None where the pattern has anything else.
 std::optional<bool> matches_pattern(std::string_view text, std::string_view pattern);
+
+/// Returns the text as the pattern that it is: what is quoted in it stands for itself.
+std::string pattern_of(const ShellText& text);
 
 struct ShellNumber {
   std::optional<std::int64_t> value;
   ShellNames names{};  ///< where there is none
 };
 
-/// The variables that arithmetic reads and writes. An `index` is of an array.
-class ShellStore {
- public:
-  virtual ~ShellStore() = default;
-  virtual ShellText read_variable(const std::string& name,
-                                  const std::optional<std::string>& index) = 0;
-  virtual void write_variable(const std::string& name, const std::optional<std::string>& index,
-                              const ShellNumber& number) = 0;
-  /// What is written as \x01 NUMBER \x02: a piece that is not known.
-  virtual const ShellPiece& unknown_piece(std::size_t number) const = 0;
+/// Returns whether arithmetic assigns something, such as `A += 2` and `A++`.
+bool assigns_in_arithmetic(std::string_view expression);
 
-  std::size_t evaluated = 0;  ///< texts so far, long ones as several
-  int open = 0;               ///< levels of arithmetic within one another, through variables too
-};
+/// Returns the value as in $((...)), of 64 bits; none where a name's value is not known, and where
+/// the expression assigns, overflows, divides by 0 or has what is not evaluated (numbers of other
+/// bases than 10, items of arrays, the comma). `read` returns a variable's value.
+ShellNumber arithmetic_value(std::string_view expression,
+                             const std::function<ShellText(const std::string&)>& read);
 
-/// As in $((...)): 64 bits, all operators. Throws ArithmeticFailure where bash fails.
-ShellNumber arithmetic_value(const std::string& expression, ShellStore& store);
-struct ArithmeticFailure {
-  std::string message;
-};
-
-/// What `test` says of its words. `is_set`: of a variable's name.
-ShellVerdict truth_of_test(std::span<const ShellText> words,
-                           const std::function<Truth(const std::string&)>& is_set);
+/// Returns what `test` says of its words.
+ShellVerdict truth_of_test(std::span<const ShellText> words);
 bool is_unary_test(const std::string& word);
 bool is_binary_test(const std::string& word);
-/// One comparison of strings or a test of one, without patterns and arithmetic.
+/// Returns what one comparison says: of strings, which are no patterns, or of whole numbers.
 ShellVerdict compared_texts(const ShellText& a, const std::string& sign, const ShellText& b);
-ShellVerdict tested_text(const std::string& sign, const ShellText& a,
-                         const std::function<Truth(const std::string&)>& is_set);
+ShellVerdict tested_text(const std::string& sign, const ShellText& a);
 
 }  // namespace penstock

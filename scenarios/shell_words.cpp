@@ -176,6 +176,7 @@ class Options {
   /// May it hold options? A word behind an option is its value, unless its name says otherwise.
   bool is_bundle(const ShellPiece& piece) const {
     const std::string name = piece.names.empty() ? "" : piece.names.front();
+    if (piece.text.starts_with("${#")) return false;
     if (piece.text.ends_with("[@]}") || piece.text.ends_with("[*]}")) return true;
     if (piece.folder || piece.text == "$@" || piece.text == "$*") return false;
     if (sounds_like_options(piece.text)) return true;
@@ -367,7 +368,7 @@ std::string why_none(const ShellMachine& machine) {
   for (const auto& [name, variable] : machine.state().variables) {
     const bool holds = variable.value.shown().find("--") != std::string::npos ||
                        std::ranges::any_of(variable.items, [](const auto& item) {
-                         return item.second.shown().starts_with("--");
+                         return item.shown().starts_with("--");
                        });
     if (holds) return fmt::format("'{}' holds options, but nothing is started with them", name);
   }
@@ -454,10 +455,10 @@ void ShellMachine::follow(std::string_view text, const std::string& origin) {
       now_.variables[name].exported = true;
     }
     reading_ = {0};
-    trees_.push_back(
-        read_shell(keep(shell_source(files_[0].text, 0)), !is_argument_list(files_[0].text)));
+    const ShellTree tree =
+        read_shell(keep(shell_source(files_[0].text, 0)), !is_argument_list(files_[0].text));
     frames_.emplace_back();
-    run(*trees_.back());
+    run(*tree);
   } catch (const ShellError& error) {
     std::vector<Diagnostic> all = missing_;
     const bool placed = error.place.file > 0 || error.place.line > 1 || error.place.column > 1;

@@ -228,12 +228,11 @@ TEST(ShellWords, ParametersAreExpanded) {
       {"L=2400; run --x ${L%00}", "24"},
       {"L=a.b.c; run --x ${L%%.*} ${L%.*} ${L#*.} ${L##*.}", "a a.b b.c c"},
       {"L=x24; run --x ${L#x} ${L:1} ${L:0:2} ${L: -1} ${#L}", "24 24 x2 4 3"},
-      {"L=2x2; run --x ${L/x/4} ${L//2/1} ${L/#2/} ${L/%2}", "242 1x1 x2 2x"},
+      {"L=2x2; run --x ${L/x/4} ${L//2/1} ${L/2}", "242 1x1 x2"},
       {"L=1; run --x ${L:+24} ${M:+25} ${L:-2} ${M:-3} ${M-4} ${M+5}", "24 1 3 4"},
-      {"L=aB; run --x ${L^^} ${L,,} ${L^} ${L,} ${L@U}", "AB ab AB aB AB"},
-      {"N=24; L=N; run --x ${!L}", "24"},
+      {"L=aB; run --x ${L^^} ${L,,} ${L^} ${L,}", "AB ab AB aB"},
       {": ${L:=24}; run --x $L", "24"},
-      {"A=(1 2 3); run --x ${A[0]} ${A[-1]} ${#A[@]} ${A[@]:1} ${A} ${!A[@]}", "1 3 3 2 3 1 0 1 2"},
+      {"A=(1 2 3); run --x ${A[0]} ${A[-1]} ${#A[@]} ${A[@]:1} ${A}", "1 3 3 2 3 1"},
       {"declare -A S=([7b]=32 [13b]=40); M=13b; run --x ${S[$M]} ${S[7b]}", "40 32"},
       {"L=${N%00}; run --x $L", "${N%00} asks N"},
       {"run --x ${L/a/&}", "${L/a/&} asks L"},
@@ -250,11 +249,10 @@ TEST(ShellWords, AssignmentsAreFollowed) {
       {"L=24; unset L; run --x \"$L\"", ""},
       {"L=24; read L <<< 48; run --x $L", "48"},
       {"L=24; read A L < sizes; run --x $L", "$L asks L"},
-      {"printf -v L %d 24; run --x $L", "24"},
       {"L=24 true; run --x \"$L\"", "$L asks L"},
       {"L=24; L=48 run --x $L", "24"},
       {"let L=6*4; run --x $L", "24"},
-      {"declare -i L=6*4; L+=1; run --x $L", "25"},
+      {"declare -i L=6*4; run --x $L", "24"},
       {"export L=24; readonly M=$L; run --x $M", "24"},
       {"L=24; f() { L=48; }; run --x $L", "24"},
       {"L=24; f() { L=$1; }; f 48; run --x $L", "48"},
@@ -264,9 +262,7 @@ TEST(ShellWords, AssignmentsAreFollowed) {
       {"L=24 | cat; run --x \"$L\"", "$L asks L"},
       {"L=24; { L=48; }; run --x $L", "48"},
       {"L=24; eval 'L=48'; run --x $L", "48"},
-      {"IFS=, read -r A B <<< 1,24; run --x $B", "24"},
       {"L=`nproc`; run --x $L", "$L asks L"},
-      {"L=$(printf %02d 4); run --x $L", "04"},
       {"L=24 # 48\nrun --x $L#1", "24#1"},
   });
 }
@@ -274,15 +270,13 @@ TEST(ShellWords, AssignmentsAreFollowed) {
 TEST(ShellWords, BlocksAreFollowed) {
   expect_rows({
       {"for L in 1 2 24; do :; done; run --x $L", "24"},
-      {"L=1; for i in {1..3}; do L=$((L*2)); [ $i = 2 ] && break; done; run --x $L", "4"},
+      {"L=1; for i in 1 2 3; do L=$((L*2)); [ $i = 2 ] && break; done; run --x $L", "4"},
       {"L=0; for ((i=0; i<4; i++)); do L=$((L+6)); done; run --x $L", "24"},
       {"L=0; while (( L < 24 )); do ((L+=8)); done; run --x $L", "24"},
       {"L=3; until [ $L -ge 24 ]; do L=$((L*2)); done; run --x $L", "24"},
       {"L=24; for f in $(ls); do L=48; done; run --x $L", "$L asks L"},
       {"L=24; while read line; do L=48; done < file; run --x $L", "$L asks L"},
       {"case a.b in a*) L=24;; *) L=48;; esac; run --x $L", "24"},
-      {"case b in a) L=1;; b) L=24;& c) M=2;; esac; run --x $L$M", "242"},
-      {"if [[ llama-7b =~ ^llama ]]; then L=24; fi; run --x $L", "24"},
       {"if [[ 24 == 2? && ! -z x ]]; then L=24; fi; run --x $L", "24"},
       {"[ 3 -lt 24 -a a != b ] && L=24; run --x $L", "24"},
       {"L=24; cat <<EOF\nL=48 --x 3\nEOF\nrun --x $L", "24"},
@@ -294,13 +288,51 @@ TEST(ShellWords, BlocksAreFollowed) {
 TEST(ShellWords, ArithmeticIsThatOfBash) {
   expect_rows({
       {"run --x $((2**10)) $((-2**2)) $((7/2)) $((-7%3)) $((1<<4|1))", "1024 4 3 -1 17"},
-      {"A=3; run --x $((A>2?24:48)) $((A++ + ++A)) $((A,2)) $((010)) $((0x10)) $((2#101))",
-       "24 8 2 8 16 5"},
+      {"A=3; run --x $((A>2?24:48)) $((A++)) $((++A)) $((A+=2)) $((A,2)) $A", "24 3 5 7 2 7"},
       {"A=B; B=24; run --x $((A)) $((!A)) $((~0)) $(( 0 && 1/0 ))", "24 0 -1 0"},
       {"run --x $((A*8))", "$((A*8)) asks A"},
-      {"printf -v L '\\x01%s' 9; run --x $((1+L))", "$((1+L)) asks L"},
-      {"run --x $((1/0))",
-       "error: script:1:12: '1/0' divides by 0\n   1 | run --x $((1/0))\n     |            ^~~~~"},
+      {"run --x $((1/0)) $((010)) $((0x10)) $((9223372036854775807+1))",
+       "$((1/0)) $((010)) $((0x10)) $((9223372036854775807+1))"},
+  });
+}
+
+/// Whatever may assign a variable otherwise than is followed makes it unknown.
+TEST(ShellWords, WhatIsNotFollowedIsUnknown) {
+  for (const char* script :
+       {"L=N; L=${!L}",
+        "A=(1); L=${!A[@]}",
+        "L=a; L=${L@U}",
+        "L=2x2; L=${L/#2/}",
+        "L=b; L=${L%[ab]}",
+        "printf -v L %d 24",
+        "L=$(printf %02d 4)",
+        "declare -i L=6*4; L+=1",
+        "declare -u L; L=b",
+        "declare -n M=L; M=24",
+        "IFS=, read -r A L <<< 1,24",
+        "read -p 'L? ' L",
+        "mapfile -t L < file",
+        "getopts ab: L",
+        "for L in {1..3}; do :; done",
+        "case b in a) L=1;; b) L=24;& c) M=2;; esac",
+        "if [[ llama-7b =~ ^llama ]]; then L=24; fi",
+        "select L in 1 24; do break; done",
+        "RANDOM=24; L=$RANDOM",
+        "trap 'L=48' ERR; L=24",
+        "f() { L=48; }; trap f EXIT; L=24",
+        "A='L=48'; L=24; B=$((A))",
+        "L=24; eval \"$(printf 'L=48')\"",
+        "L=24; (( A[0] = L++ ))",
+        "L=24; B=${!A:=$L}",
+        "L=24; export $(sort .env)",
+        "L=24; true | true && L=12",
+        "shopt -s extglob; case b in @(a|b)) L=24;; esac",
+        "L=\"ab ${A:-\"{a,b}\"}\"; for L in \"ab ${A:-\"{a,b}\"}\"; do :; done"})
+    EXPECT_NE(got(std::string(script) + "; run --x $L").find("asks"), std::string::npos) << script;
+  expect_rows({
+      {"set -- a $A; run --x $#", "$#"},
+      {"B=($A b); run --x ${#B[@]}", "${#B[@]} asks B"},
+      {"f() { run --x $2; }; f $A b", "$2 asks 2"},
   });
 }
 
@@ -315,10 +347,9 @@ TEST(ShellWords, ArithmeticHasALimit) {
   for (int i = 1; i <= 20; ++i)
     deep += "D" + std::to_string(i) + "='" + std::string(30, '(') + "D" + std::to_string(i - 1) +
             std::string(30, ')') + "'\n";
-  EXPECT_NE(got(wide + "run --x $((V14))").find("is more arithmetic than is followed"),
-            std::string::npos);
-  EXPECT_NE(got(deep + "run --x $((D20))").find("is nested too deeply"), std::string::npos);
-  EXPECT_NE(got("A=('A[B]'); B='A[B]'; run --x $((B))").find("error"), std::string::npos);
+  EXPECT_EQ(got(wide + "run --x $((V14))"), "$((V14))");
+  EXPECT_EQ(got(deep + "run --x $((D20))"), "$((D20))");
+  EXPECT_EQ(got("A=('A[B]'); B='A[B]'; run --x $((B))"), "$((B))");
   EXPECT_EQ(got("A=1; for ((i = 0; i < 1500; ++i)); do A=$((A + i % 2)); done; run --x $A"), "751");
 }
 
@@ -429,7 +460,6 @@ TEST(ShellWords, ErrorsOfTheScriptHaveTheirPlace) {
       {"readonly A=1\nA=2", "script:2:3: 'A' is assigned, which is readonly"},
       {"f() { f; }; f", "script:1:7: is called too deeply within itself"},
       {"shopt -s lastpipe\necho 8 | read L", "script:1:1: 'shopt -s lastpipe' is not followed"},
-      {"trap 'L=48' ERR\nfalse", "script:1:1: 'trap L=48' is not followed"},
       {"while :; do :; done\nrun --x", ""},
   };
   for (const auto& [script, what] : kCases) {
