@@ -399,14 +399,15 @@ class StageModel {
     int most_calls() const { return std::ranges::max_element(sums, {}, &Sum::calls)->calls; }
   };
 
-  /// What the context ranks pass on during an op that computes attention for this share of its
-  /// time: so many times what each of them has of a layer, in so many rounds.
+  /// What the context ranks pass on while attention is computed for so many layers: so many times
+  /// what each of them has of a layer, in so many rounds.
   struct RingAttention {
-    double share = 0;
-    int passed = 0, calls = 0;
+    int under = 0, passed = 0, calls = 0;
   };
 
-  Recipe recipe(int layers, const RingAttention& ring, const Exchanges& tensor) const {
+  /// Of an op that computes for so many seconds. The rings go round one after the other.
+  Recipe recipe(int layers, double compute_s, const std::vector<RingAttention>& rings,
+                const Exchanges& tensor) const {
     Recipe r;
     const auto append = [&](const Segment& segment) {
       r.segments.push_back(segment);
@@ -418,18 +419,26 @@ class StageModel {
       return append(
           {.lane = Lane::exchange, .what = what, .after = after, .calls = calls, .bytes = bytes});
     };
-    const bool rings = context_ > 1 && ring.calls > 0;
-    r.times = rings ? layers : tensor.most_calls();
+    const bool rings_go = context_ > 1 && layers > 0 && !rings.empty();
+    r.times = rings_go ? layers : tensor.most_calls();
     if (r.times == 0) return {};
     std::int8_t before = exchange(Collective::all_gather, Segment::kNone);
-    const double hiding = rings ? ring.share * (context_ - 1) / context_ : 0;
-    if (rings) {
-      append({.after = before, .share = hiding});
+    std::int8_t window = Segment::kNone;
+    double hiding = 0;
+    for (const RingAttention& ring : rings) {
+      if (!rings_go || ring.calls == 0) continue;
+      const double attention =
+          compute_s > 0 ? std::min(1.0, ring.under * attention_s() / compute_s) : 0;
+      const double share = attention * (context_ - 1) / context_;
+      hiding += share;
+      const std::int8_t next = append({.after = before, .share = share});
       before = append({.lane = Lane::exchange,
                        .axis = Axis::context,
                        .what = Collective::all_gather,
+                       .after = window,
                        .calls = ring.calls,
                        .bytes = whole(ring.passed * passed_bytes() * context_)});
+      window = next;
     }
     const std::int8_t computed = append({.after = before, .share = 1 - hiding});
     exchange(Collective::reduce_scatter, computed);
@@ -474,23 +483,18 @@ class StageModel {
     }
     Exchanges whole_backward = input;
     whole_backward.add_exchanges(weight);
-    // Which share of an op's time is attention: what hides the ring.
-    const double attention = layers * attention_s();
-    const double back = 2 * attention + layers_again(layers) * attention_s();
-    const auto share = [](double part, double all) {
-      return all > 0 ? std::min(1.0, part / all) : 0;
+    // Attention that is computed again goes round again, before that of I.
+    const int again = layers_again(layers);
+    const RingAttention there{layers, layers, layers}, once_more{again, again, again},
+        back{2 * layers, 2 * layers, layers};
+    const auto set = [&](OpKind kind, const Exchanges& exchanges,
+                         const std::vector<RingAttention>& rings) {
+      c[kind].recipe = recipe(layers, c[kind].seconds, rings, exchanges);
     };
-    const int passed = layers + passes;  // keys, values and their gradients count as two
-    const auto ring = [&](OpKind kind, double hides_s, int rounds, int last) {
-      return RingAttention{share(hides_s, c[kind].seconds), rounds, last};
-    };
-    const auto set = [&](OpKind kind, const RingAttention& passed_on, const Exchanges& exchanges) {
-      c[kind].recipe = recipe(layers, passed_on, exchanges);
-    };
-    set(OpKind::forward, ring(OpKind::forward, attention, layers, layers), forward);
-    set(OpKind::backward, ring(OpKind::backward, back, passed, passes), whole_backward);
-    set(OpKind::backward_input, ring(OpKind::backward_input, back, passed, passes), input);
-    set(OpKind::backward_weight, {}, weight);
+    set(OpKind::forward, forward, {there});
+    set(OpKind::backward, whole_backward, {once_more, back});
+    set(OpKind::backward_input, input, {once_more, back});
+    set(OpKind::backward_weight, weight, {});
   }
 
   const TransformerSpec& model_;

@@ -20,7 +20,8 @@
 // Everything above is then of s/c tokens, and per layer, with y = 2 s/c b k / t elements of keys
 // and values (k their size):
 //   F             y goes on c-1 times, under (c-1)/c of the attention; then the last part of it
-//   I             y and its gradient go on c-1 times together; recomputed layers: y of F once more
+//   I             y and its gradient go on c-1 times together, under (c-1)/c of all of I's; before
+//                 that, where attention is computed again, y of F once more, under that
 // So it goes round as in an all-gather of c y. (Of I, the first y and the last gradient go alone, a
 // round more; its latency is neglected.)
 //

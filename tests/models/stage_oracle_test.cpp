@@ -268,11 +268,6 @@ void expect_close(double ours, double right, const std::string& what) {
   EXPECT_NEAR(ours, right, 1e-9 * std::abs(right) + 1e-300) << what;
 }
 
-/// Is attention computed again among context ranks?
-bool rings_again(const Case& c) {
-  return c.options.context > 1 && !(c.options.recompute.at(0) == Recomputation(Recompute::none));
-}
-
 /// Has a stack whose traffic counts elements of 32 bits?
 bool passes_more(const Case& c) {
   const StackSpec& s = c.options.stack;
@@ -302,7 +297,6 @@ TEST(StageOracle, AgreesOnSecondsOfComputing) {
 
 TEST(StageOracle, AgreesOnWhatIsExchanged) {
   for_each_case([](const Case& c) {
-    if (rings_again(c)) return;  // see KnownWrong
     const StageCosts costs = c.costs();
     for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
       auto right = played(c, kKinds[kind]).exchanged();
@@ -325,7 +319,6 @@ TEST(StageOracle, AgreesOnWhatIsExchanged) {
 TEST(StageOracle, AgreesOnWhatOpsTakeWithWhatIsExchanged) {
   for_each_case([](const Case& c) {
     if (passes_more(c)) return;  // see KnownWrong
-    if (rings_again(c)) return;  // see KnownWrong
     for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
       const double right = played(c, kKinds[kind]).seconds(job_of(c));
       EXPECT_NEAR(seconds(c, kind), right, 1e-7 * right) << token(static_cast<OpKind>(kind));
@@ -407,7 +400,6 @@ TEST(StageOracle, TheRingHidesUnderWhatAttentionTakes) {
 
 TEST(StageOracle, MoreRecomputationTakesNoLessTimeAndKeepsNoMore) {
   for_each_case([](const Case& c) {
-    if (c.options.context > 1) return;  // see KnownWrong
     Case none = c, selective = c, full = c;
     none.options.recompute = Recomputation(Recompute::none);
     selective.options.recompute = Recomputation(Recompute::selective);
@@ -455,13 +447,6 @@ struct KnownWrong {
 
 std::vector<KnownWrong> known_wrong() {
   std::vector<KnownWrong> wrong;
-  Case again = long_sequences(4, Recompute::selective);
-  wrong.push_back(
-      {"recomputed attention passes keys and values on again",
-       static_cast<double>(again.costs().recipes[1].bytes(Axis::context, Collective::all_gather)),
-       played(again, oracle::Kind::backward)
-           .exchanged()[{oracle::Group::context, oracle::What::all_gather}]
-           .bytes});
   Case single = long_sequences(1, Recompute::none);
   single.model.compute_type = "fp32";
   wrong.push_back({"elements of 32 bits pass memory as those of 16", single.costs().forward_s,
