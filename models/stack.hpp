@@ -6,7 +6,8 @@
 //               where flash attention skips what is masked; a device that says what products reach
 //               on it goes before the stack. Operands add bytes / bandwidth, which is what
 //               products of few rows or columns lose
-//   traffic     norms, activations, casts: bytes per token and hidden element, at memory bandwidth
+//   traffic     norms, activations, casts: bytes per token and hidden element of 16 bits, at memory
+//               bandwidth; twice as many of 32 bits
 //   weights     gradients added to those of earlier microbatches: bytes per parameter and backward
 //   launches    the host's time for a layer's kernels; it and the GPU's join smoothly, as
 //               (gpu^4 + host^4)^(1/4): each hides nearly all of the shorter one

@@ -206,8 +206,10 @@ class StageModel {
     return stack_.operand_traffic > 0 ? stack_.operand_traffic * streaming_s(bytes) : 0;
   }
 
+  /// `bytes`: of elements of 16 bits.
   double traffic_s(double bytes) const {
-    return per_token_s(bytes * static_cast<double>(model_.hidden_size)) / tensor_.degree +
+    const double size = model_.element_bytes() / 2;
+    return per_token_s(size * bytes * static_cast<double>(model_.hidden_size)) / tensor_.degree +
            repeated_s_;
   }
 
