@@ -1,5 +1,7 @@
 #include "program/recipe.hpp"
 
+#include "base/error.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -38,6 +40,7 @@ bool Recipe::in_turns() const {
 }
 
 Recipe joined(const Recipe& a, double share, const Recipe& b) {
+  static_assert(kLanes == 2, "a segment waits for the last one of the other lane");
   if (a.in_turns() && b.in_turns())
     return all_reduces(a.bytes(Axis::tensor, Collective::all_reduce) +
                            b.bytes(Axis::tensor, Collective::all_reduce),
@@ -61,6 +64,8 @@ Recipe joined(const Recipe& a, double share, const Recipe& b) {
   const std::vector<Segment> computes{{.share = 1}};
   append(a.segments.empty() ? computes : a.segments, share);
   append(b.segments.empty() ? computes : b.segments, 1 - share);
+  invariant(both.segments.size() <= Recipe::kMostSegments,
+            "two recipes that are joined have more than 31 segments");
   return both;
 }
 

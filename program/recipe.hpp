@@ -75,6 +75,8 @@ struct Segment {
 };
 
 struct Recipe {
+  static constexpr std::size_t kMostSegments = 31;  ///< engines have a bit for each, and one more
+
   std::vector<Segment> segments{};  ///< empty: all of it is computed at once
   int times = 0;
 

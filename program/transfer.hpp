@@ -27,6 +27,7 @@ std::vector<int> crossed_by(const std::vector<LinkFlow>& flows);
 
 struct Transfer {
   enum class Kind : std::uint8_t { message, norm, reduction, collective };
+  static constexpr std::size_t kKinds = 4;
   struct Phase {
     std::vector<LinkFlow> flows;
     double latency_s = 0;

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <optional>
 #include <queue>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -89,6 +90,8 @@ class Simulation {
   /// What happens at the same time does so in the order of what, kind, g and number, which are the
   /// bits of one word.
   class Event {
+    static_assert(Transfer::kKinds <= 4, "an event has two bits for the kind of a transfer");
+
    public:
     /// `g`: the op; of a transfer its tag, that is the op that waits for it or the replica group.
     /// `number`: of the segment within the op, of the transfer, of the coasting.
@@ -122,8 +125,9 @@ class Simulation {
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
     // Of the op that is played:
     Recipe recipe{};
-    int time = 0;                        // that is gone through
-    std::uint32_t begun = 0, ended = 0;  // its segments, a bit each
+    int time = 0;                             // that is gone through
+    std::uint32_t begun = 0, ended = 0;       // its segments, a bit each
+    std::int8_t exchanging = Segment::kNone;  // the segment that exchanges now
     // Where it coasts:
     std::optional<std::vector<int>> coasts_on{};  // links; none: it cannot
     bool coasts = false;
@@ -308,6 +312,8 @@ class Simulation {
 
   void play(int d, std::uint32_t g, double now) {
     device(d).recipe = recipe_of(g);
+    invariant(device(d).recipe.segments.size() <= Recipe::kMostSegments,
+              "an op that is played has more than 31 segments, which are a bit each");
     device(d).time = 0;
     set_span(g, {now, now});
     play_once(d, g, now);
@@ -342,6 +348,7 @@ class Simulation {
     const Segment& segment = dev.recipe.segments[i];
     dev.begun |= 1U << i;
     if (segment.lane == Lane::exchange) {
+      set_exchanging(dev, static_cast<int>(i));
       const std::uint32_t number = traffic_.collective_of(d, segment);
       carrier_.send(number, static_cast<double>(segment.bytes) / dev.recipe.times,
                     exchange_s(d, segment) / dev.recipe.times, g, now, calls_at_once(d, segment));
@@ -362,11 +369,15 @@ class Simulation {
   }
 
   void collective_ended(std::uint32_t g, double now) {
-    const Device& dev = device(table_.device_of(ops_[g]));
-    std::uint32_t i = 0;
-    while (dev.recipe.segments[i].lane != Lane::exchange || has(dev.ended, static_cast<int>(i)))
-      ++i;
-    played(g, i, now);
+    Device& dev = device(table_.device_of(ops_[g]));
+    invariant(dev.exchanging != Segment::kNone, "a collective ends that no segment began");
+    played(g, static_cast<std::uint32_t>(std::exchange(dev.exchanging, Segment::kNone)), now);
+  }
+
+  /// The end of a collective does not say of which segment it is.
+  static void set_exchanging(Device& dev, int segment) {
+    invariant(dev.exchanging == Segment::kNone, "a device has two exchanges under way");
+    dev.exchanging = static_cast<std::int8_t>(segment);
   }
 
   void played(std::uint32_t g, std::uint32_t segment, double now) {
@@ -461,11 +472,12 @@ class Simulation {
   }
 
   void resume(int d, int i, double began_s, double within_s, double now) {
-    const Device& dev = device(d);
+    Device& dev = device(d);
     const Segment& segment = dev.recipe.segments[static_cast<std::size_t>(i)];
     const Span& span = dev.spans.span_of(i);
     if (segment.lane == Lane::compute)
       return end_segment_at(began_s + span.end_s, dev.cursor, static_cast<std::uint32_t>(i));
+    set_exchanging(dev, i);
     const std::uint32_t number = traffic_.collective_of(d, segment);
     const double s_per_byte = traffic_[number].phases[0].s_per_byte;
     const double sent = s_per_byte > 0 ? (within_s - span.start_s) / s_per_byte : 0;

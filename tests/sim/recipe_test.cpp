@@ -1,5 +1,6 @@
 // Ops as segments on lanes: what they fold to, by hand and against a player that knows nothing of
 // lanes but who waits for whom; and both engines with recipes of several lanes.
+#include "base/error.hpp"
 #include "tests/rig.hpp"
 
 #include <gtest/gtest.h>
@@ -146,6 +147,15 @@ TEST(Recipe, OfTwoOpsThatRunTogetherIsOneAfterTheOther) {
   EXPECT_EQ(joined(all_reduces(6, 3), 0.5, all_reduces(4, 1)), all_reduces(10, 4));
   EXPECT_EQ(joined({}, 0.5, all_reduces(4, 1)), all_reduces(4, 1));
   EXPECT_EQ(joined({}, 0.5, {}), Recipe{});
+}
+
+TEST(Recipe, OfMoreSegmentsThanEnginesHaveBitsIsABug) {
+  Recipe many{{}, 1};
+  for (std::size_t i = 0; i < Recipe::kMostSegments; ++i)
+    many.segments.push_back(i % 2 == 0 ? computes(1.0 / 16) : exchanges(8));
+  Recipe few{{computes(0.5), exchanges(8)}, 1};
+  EXPECT_NO_THROW(joined(few, 0.5, few));
+  EXPECT_THROW(joined(many, 0.5, few), InternalBug);
 }
 
 TEST(Recipe, OfSeveralLanesTakesAsLongInBothEngines) {
