@@ -122,8 +122,8 @@ oracle::Played played(const Case& c, oracle::Kind kind) {
 /// What the library says that an op takes, its links for itself.
 double seconds(const Case& c, std::size_t kind) {
   const StageCosts costs = c.costs();
-  const double compute_s = costs.duration_s(static_cast<OpKind>(kind));
-  return compute_s + exposed_s(costs.recipes[kind], compute_s, [&](const Segment& s) {
+  const double compute_s = costs.ops[kind].seconds;
+  return compute_s + exposed_s(costs.ops[kind].recipe, compute_s, [&](const Segment& s) {
            const bool tensor = s.axis == Axis::tensor;
            const int ranks = tensor ? c.options.tensor.degree : c.options.context;
            const LinkSpec& link = tensor ? c.options.tensor_link : c.context_link;
@@ -271,9 +271,11 @@ void expect_close(double ours, double right, const std::string& what) {
 TEST(StageOracle, AgreesOnArithmetic) {
   for_each_case([](const Case& c) {
     const StageCosts costs = c.costs();
-    expect_close(costs.forward_flops, played(c, oracle::Kind::forward).flops(false), "F");
-    expect_close(costs.backward_flops, played(c, oracle::Kind::backward).flops(false), "B");
-    expect_close(costs.recompute_flops, played(c, oracle::Kind::backward).flops(true), "again");
+    expect_close(costs[OpKind::forward].flops, played(c, oracle::Kind::forward).flops(false), "F");
+    expect_close(costs[OpKind::backward].flops, played(c, oracle::Kind::backward).flops(false),
+                 "B");
+    expect_close(costs[OpKind::backward].again_flops, played(c, oracle::Kind::backward).flops(true),
+                 "again");
     EXPECT_EQ(played(c, oracle::Kind::forward).flops(true), 0);
   });
 }
@@ -282,8 +284,7 @@ TEST(StageOracle, AgreesOnSecondsOfComputing) {
   for_each_case([](const Case& c) {
     const StageCosts costs = c.costs();
     for (std::size_t kind = 0; kind < kKinds.size(); ++kind)
-      expect_close(costs.duration_s(static_cast<OpKind>(kind)),
-                   played(c, kKinds[kind]).computed_s(),
+      expect_close(costs.ops[kind].seconds, played(c, kKinds[kind]).computed_s(),
                    std::string(token(static_cast<OpKind>(kind))));
   });
 }
@@ -294,7 +295,7 @@ TEST(StageOracle, AgreesOnWhatIsExchanged) {
     for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
       auto right = played(c, kKinds[kind]).exchanged();
       std::map<std::pair<oracle::Group, oracle::What>, oracle::Played::Sum> ours;
-      for (const Segment& s : costs.recipes[kind].segments) {
+      for (const Segment& s : costs.ops[kind].recipe.segments) {
         if (s.lane != Lane::exchange) continue;
         auto& sum = ours[{static_cast<oracle::Group>(s.axis), static_cast<oracle::What>(s.what)}];
         sum.bytes += static_cast<double>(s.bytes);
@@ -384,10 +385,11 @@ TEST(StageOracle, TheRingHidesUnderWhatAttentionTakes) {
   for (const oracle::Step& step : played(c, oracle::Kind::forward).steps)
     if (step.module == "attention") attention_s += step.compute_s;
   const StageCosts costs = c.costs();
-  const std::vector<Segment>& segments = costs.recipes[0].segments;
+  const std::vector<Segment>& segments = costs.ops[0].recipe.segments;
   ASSERT_EQ(segments.size(), 3U);
   ASSERT_EQ(segments[1].axis, Axis::context);
-  expect_close(segments[0].share * costs.forward_s, 0.75 * attention_s, "the window");
+  expect_close(segments[0].share * costs[OpKind::forward].seconds, 0.75 * attention_s,
+               "the window");
 }
 
 TEST(StageOracle, MoreRecomputationTakesNoLessTimeAndKeepsNoMore) {
@@ -425,8 +427,8 @@ TEST(StageOracle, ElementsOfTwiceTheBytesKeepAndExchangeTwice) {
     for (std::size_t kind = 0; kind < kKinds.size(); ++kind)
       for (const Axis axis : kInnerAxes)
         for (const Collective what : kCollectives)
-          expect_twice(ours.recipes[kind].bytes(axis, what),
-                       of_half.recipes[kind].bytes(axis, what));
+          expect_twice(ours.ops[kind].recipe.bytes(axis, what),
+                       of_half.ops[kind].recipe.bytes(axis, what));
   });
 }
 
