@@ -1117,9 +1117,9 @@ class Usage(Case):
     def test_what_cannot_be_written_fails_and_leaves_nothing(self):
         before = sorted(self.folder.iterdir())
         for option in ("--output", "--trace"):
-            for place in (self.folder / "missing" / "x.json", self.folder):
-                why = self.refused(1, "simulate", SMALL, option, str(place))
-                self.assertIn(f"cannot write '{place}", why)
+            for place, what in ((self.folder / "missing" / "x.json", "there is no folder"), (self.folder, "is a folder")):
+                self.assertIn(f"{option}: ", self.refused(2, "simulate", SMALL, option, str(place)))
+                self.assertIn(what, self.refused(2, "simulate", SMALL, option, str(place)))
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
     def test_output_is_kept_when_it_cannot_be_replaced(self):

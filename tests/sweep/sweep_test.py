@@ -466,7 +466,7 @@ class Files(Case):
     def test_a_target_that_cannot_be_replaced_keeps_its_manifest(self):
         os.mkdir(self.file("rows.csv"))
         done = run(SMALL, *AXES, "-o", self.file("rows.csv"), "--force")
-        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertFalse(os.path.exists(self.file("rows.csv.sweep")))
 
     def test_a_scenario_is_called_the_same_whatever_becomes_of_its_points(self):
