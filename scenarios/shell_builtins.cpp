@@ -59,6 +59,7 @@ void ShellMachine::run_simple(const Node& node) {
   ShellWords words;
   for (std::size_t i = first; i < node.arguments.size(); ++i)
     expand_fields(node.arguments[i].word, words);
+  count_step(here_, 16 * words.size());
   const std::size_t around = before_.size();
   std::map<std::string, std::optional<ShellVariable>> before;
   for (std::size_t i = 0; i < first; ++i) {
@@ -341,6 +342,7 @@ std::optional<ShellText> ShellMachine::input(const Node& node) {
   std::optional<ShellText> out;
   for (const ShellRedirection& redirection : node.redirections) {
     ShellWord lines = redirection.word;
+    count_step(here_, lines.end - lines.begin);
     if (redirection.kind != Kind::document) {
       const ShellText text = expand_one(lines).unquoted();
       if (redirection.kind == Kind::other) continue;

@@ -13,6 +13,7 @@ constexpr std::size_t kMostSteps = 25'000;
 constexpr std::size_t kBytesOfAStep = 64;
 constexpr std::size_t kMostTurns = 2'000;
 constexpr int kMostForks = 24;  // within one another
+constexpr int kMostParentheses = 50;
 
 /// Returns a condition that is not known in one line.
 std::string condition_of(const ShellWord& word) {
@@ -138,6 +139,9 @@ void ShellMachine::run_kind(const Node& node) {
     }
     case Kind::conditional: {
       std::size_t at = 0;
+      const auto opens = [](const ShellWord& word) { return word.text() == "("; };
+      if (std::ranges::count_if(node.words, opens) > kMostParentheses)
+        throw ShellError{node.all.place(), "is nested too deeply"};
       const ShellVerdict verdict = conditional(node, at, true);
       if (at != node.words.size())
         throw ShellError{node.words[at].place(),
@@ -210,17 +214,19 @@ void ShellMachine::set_status(const ShellVerdict& verdict, const Node& node) {
 }
 
 void ShellMachine::run_branches(const Node& node, std::size_t at) {
-  if (at + 1 == node.children.size()) return run(*node.children[at]);
-  if (at >= node.children.size()) return set_status(true);
-  ++checked_;
-  run(*node.children[at]);
-  --checked_;
-  if (!now_.reached) return;
-  const ShellStatus condition = now_.status;
-  if (condition.truth == Truth::yes) return run(*node.children[at + 1]);
-  if (condition.truth == Truth::no) return run_branches(node, at + 2);
-  fork(
-      condition, [&] { run(*node.children[at + 1]); }, [&] { run_branches(node, at + 2); });
+  for (; at + 1 < node.children.size(); at += 2) {
+    ++checked_;
+    run(*node.children[at]);
+    --checked_;
+    if (!now_.reached) return;
+    const ShellStatus condition = now_.status;
+    if (condition.truth == Truth::no) continue;
+    if (condition.truth == Truth::yes) return run(*node.children[at + 1]);
+    return fork(
+        condition, [&] { run(*node.children[at + 1]); }, [&] { run_branches(node, at + 2); });
+  }
+  if (at < node.children.size()) return run(*node.children[at]);
+  set_status(true);
 }
 
 ShellVerdict ShellMachine::case_matches(const Node& node, const ShellText& subject,
@@ -294,13 +300,17 @@ ShellVerdict ShellMachine::conditional_one(const Node& node, std::size_t& at) {
   const auto word = [&](std::size_t ahead) {
     return at + ahead < node.words.size() ? node.words[at + ahead].text() : std::string();
   };
-  if (at >= node.words.size())
-    throw ShellError{node.all.place(), "a test is missing between [[ and ]]"};
-  if (word(0) == "!") {
-    ShellVerdict inner = conditional_one(node, ++at);
-    inner.truth = negated(inner.truth);
-    return inner;
-  }
+  bool inverts = false;
+  for (; word(0) == "!"; ++at) inverts = !inverts;
+  ShellVerdict out = conditional_test(node, at);
+  if (inverts) out.truth = negated(out.truth);
+  return out;
+}
+
+ShellVerdict ShellMachine::conditional_test(const Node& node, std::size_t& at) {
+  const auto word = [&](std::size_t ahead) {
+    return at + ahead < node.words.size() ? node.words[at + ahead].text() : std::string();
+  };
   if (word(0) == "(") {
     const ShellVerdict inner = conditional(node, ++at, true);
     if (word(0) != ")") throw ShellError{node.all.place(), "a ')' is missing between [[ and ]]"};
@@ -312,6 +322,8 @@ ShellVerdict ShellMachine::conditional_one(const Node& node, std::size_t& at) {
     at += 3;
     return compared(node.words[at - 3], sign, node.words[at - 1]);
   }
+  if (at >= node.words.size())
+    throw ShellError{node.all.place(), "a test is missing between [[ and ]]"};
   if (!is_unary_test(first) || at + 1 >= node.words.size())
     return tested_text("-n", expand_one(node.words[at++]));
   at += 2;

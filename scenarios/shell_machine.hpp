@@ -168,6 +168,7 @@ class ShellMachine {
   void set_status(bool succeeded) { now_.status = {truth_of(succeeded), {}, {}}; }
   ShellVerdict conditional(const Node& node, std::size_t& at, bool with_or);
   ShellVerdict conditional_one(const Node& node, std::size_t& at);
+  ShellVerdict conditional_test(const Node& node, std::size_t& at);
   ShellVerdict compared(const ShellWord& a, const std::string& sign, const ShellWord& b);
   void count_step(const ShellPlace& place, std::size_t bytes);
   void count_state();

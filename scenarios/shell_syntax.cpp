@@ -10,6 +10,7 @@ namespace penstock {
 namespace {
 
 constexpr int kDeepestNesting = 60;
+constexpr int kMostInList = 200;  // commands with && and || between them
 
 bool is_letter_of_name(char c) { return is_name(c) && (c < '0' || c > '9'); }
 
@@ -235,10 +236,12 @@ class ScriptReader {
   }
 
   Node and_or() {
+    int count = 0;
     Node left = pipeline();
     for (skip_blanks(); (here() == '&' || here() == '|') && here(1) == here(); skip_blanks()) {
       Node both = start(here() == '&' ? Kind::and_list : Kind::or_list);
       both->all.begin = left->all.begin;
+      if (++count > kMostInList) fail(at_, "follows too many others");
       at_ += 2;
       skip_lines();
       both->children = {left, pipeline()};

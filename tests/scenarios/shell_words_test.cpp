@@ -470,6 +470,66 @@ TEST(ShellWords, ErrorsOfTheScriptHaveTheirPlace) {
   }
 }
 
+/// Nothing is followed for longer than a number of steps, each of which has a bounded cost.
+TEST(ShellWords, EndWhateverTheScriptIsMadeOf) {
+  const struct {
+    const char *before, *repeated, *behind;
+  } kShapes[] = {
+      {"", "$(", ""},
+      {"", "\"", ""},
+      {"", "(", ""},
+      {"", "{ ", ""},
+      {"", "a&", ""},
+      {"run ", "\\\n", ""},
+      {"run ", "{a,b}", ""},
+      {"run ", "{a,", ""},
+      {"run ", "${A:-", ""},
+      {"run ", "\"${A:-", ""},
+      {"run ", "--x 1 ", ""},
+      {"true ", "&& true ", ""},
+      {"$X ", "|| $X ", ""},
+      {"a ", "| a ", ""},
+      {"[[ ", "! ", "a ]]"},
+      {"[[ ", "( ", "a ]]"},
+      {"[ ", "! ", "a ]"},
+      {"[ ", "a -o ", "a ]"},
+      {"export ", "a[ ", ""},
+      {"A=( ", "[ ", ")"},
+      {"if false; then :; ", "elif false; then :; ", "fi"},
+      {"if $X; then :; ", "elif $X; then :; ", "fi"},
+      {"case $X in ", "a) A=1;; ", "esac"},
+      {"A=$((", "1+", "1)); run --x $A"},
+      {"A=$((", "(", "1)); run --x $A"},
+      {"A=aaaaaaaaaaaaaaaaaaaa\n", "A=$A$A\n", ""},
+      {"A=aaaaaaaaaaaaaaaaaaaa\n", "A=\"$A$U$A\"\n", ""},
+      {"", "[ $X ] && A=\"--x $A\"\n", "run $A"},
+      {"", "[ $X ] && A=\"$A --x\"\n", "run $A"},
+      {"", "[ $X ] && A+=(--x)\n", "run \"${A[@]}\""},
+      {"[ $X ] && A=\"--x $A\"; [ $X ] && A=\"--x $A\"\n", "run $A\n", ""},
+      {"", "A+=(--x)\n", ""},
+      {"", "A=$(echo $A a)\n", ""},
+      {"", "( : )\n", ""},
+      {"", "while $X; do while $X; do while $X; do A=1; done; done; done\n", ""},
+      {"f() { f; f; }\n", "f\n", ""},
+      {"A='eval \"$A\"'\n", "eval \"$A\"\n", ""},
+      {"A=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", "B=${A%%*a*a*a*a*c}\n", ""},
+      {"A=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", "B=${A//a/bb}\n", ""},
+      {"for i in 1 2 3 4 5 6 7 8 9; do cat <<E\n", "$A \"x\" ", "\nE\ndone"},
+      {"for i in 1 2 3 4 5 6 7 8 9; do : ", "'a' ", "; done"},
+      {"cat ", "<<E ", "\n"},
+      {"set -- ", "a ", "\nfor a; do run \"$@\"; done"},
+      {"", "read A B C\n", ""},
+      {"", "trap 'A=1' EXIT\n", ""},
+      {"", "cd a\n", ""},
+  };
+  for (const auto& [before, repeated, behind] : kShapes) {
+    std::string script = before;
+    while (script.size() < 300'000) script += repeated;
+    script += behind;
+    EXPECT_LT(got(script).size(), 2'000'000U) << before << repeated;
+  }
+}
+
 // ---- files
 
 class ShellFiles : public testing::Test {
