@@ -11,7 +11,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -25,6 +27,7 @@ std::string chip_of(const std::string& device) {
 /// What a job and measured runs do not have in common, and how much that weighs.
 struct Differences {
   int weight = 0;
+  bool other_stack = false, other_chip = false;
   std::vector<std::string> said;
 
   void add(bool different, int how_much, std::string what) {
@@ -85,14 +88,49 @@ struct Replaced {
   }
 };
 
-/// Runs of half to twice as many GPUs are of one kind.
-Differences differences(const Scenario& s, const Replaced& replaced, const MeasuredRuns& m) {
+/// Bytes/s that a GPU of the job can send within its node and to other nodes, before the software's
+/// share of them; 0 where the job does not or where its cluster does not say it by node.
+struct LinkRates {
+  double within = 0, between = 0;
+
+  explicit LinkRates(const Scenario& s) {
+    const Cluster& c = s.cluster;
+    if (c.link || c.network || s.gpu_count() < 2) return;
+    const double share = s.stack.link_efficiency;
+    if (c.devices_per_node > 1) within = slowest_link(c, 1) / share;
+    if (s.gpu_count() > c.devices_per_node && c.nodes > 1)
+      between = std::min(slowest_link(c, c.devices_per_node),
+                         c.inter.bytes_per_s * c.nics_per_node / c.devices_per_node) /
+                share;
+  }
+
+ private:
+  static double slowest_link(const Cluster& cluster, int to) {
+    Network network(cluster);
+    double least = std::numeric_limits<double>::infinity();
+    for (const int link : network.route(0, to, false).links)
+      least = std::min(least, network.links()[link].bytes_per_s);
+    return least;
+  }
+};
+
+/// Is one of two known rates over `most` times the other?
+bool apart(double rate, double measured, double most) {
+  return rate > 0 && measured > 0 && (rate > most * measured || measured > most * rate);
+}
+
+/// Half to twice as many GPUs are of one kind, as are links within nodes; what leaves a node weighs
+/// more on the time, so that 1.5 times is another kind.
+Differences differences(const Scenario& s, const Replaced& replaced, const LinkRates& links,
+                        const MeasuredRuns& m) {
   const std::int64_t gpus = s.gpu_count();
   const int tensor = s.mesh.size(Axis::tensor);
   const bool neutral = !s.stack.takes_layers_apart() && !s.layer_profile;
   const std::string stack = neutral ? "" : s.stack.name;
   const std::string& type = s.transformer->compute_type;
   Differences d;
+  d.other_stack = stack != m.stack || replaced.stack;
+  d.other_chip = chip_of(s.cluster.device.name) != m.chip || replaced.chip;
   d.add(stack != m.stack, 32, stack.empty() ? "no stack" : "stack " + stack);
   d.add(s.layer_profile.has_value() != m.profiled, 32,
         m.profiled ? "layers not measured" : "layers measured elsewhere");
@@ -107,8 +145,76 @@ Differences differences(const Scenario& s, const Replaced& replaced, const Measu
   d.add(tensor < m.least_tensor || tensor > m.most_tensor, 4, fmt::format("tensor {}", tensor));
   d.add(m.pipelined && s.shape.depth < 2, 2, "no pipeline");
   d.add(gpus > 2 * m.most_gpus || 2 * gpus < m.least_gpus, 2, counted(gpus, "GPU"));
+  d.add(apart(links.between, m.between_bytes_per_s, 1.5), 1,
+        fmt::format("{} a GPU between nodes", format_bandwidth(links.between)));
+  d.add(apart(links.within, m.within_bytes_per_s, 2), 1,
+        fmt::format("{} within nodes", format_bandwidth(links.within)));
   d.add(s.perturbations.changes_times(), 1, "perturbed");
   return d;
+}
+
+/// Measured runs, and what a job does not have in common with them.
+struct Neighbour {
+  const MeasuredRuns* runs = nullptr;
+  Differences differs;
+};
+
+/// The runs whose kind is nearest; of equally near ones the first.
+Neighbour nearest_of(const std::vector<Neighbour>& all) {
+  return *std::ranges::min_element(all, {}, [](const Neighbour& n) { return n.differs.weight; });
+}
+
+/// What a job is to expect beyond the error of the nearest runs, which have another chip or
+/// software: what was lost where a stack was carried to a chip that it was not fitted on, and what
+/// predictions on the job's chip lose that know nothing of the software.
+std::vector<const MeasuredRuns*> cautions(const std::vector<Neighbour>& all,
+                                          const Neighbour& nearest) {
+  std::vector<const MeasuredRuns*> found;
+  std::vector<Neighbour> on_chip;
+  for (const Neighbour& n : all) {
+    if (n.runs->carried && nearest.differs.other_chip) found.push_back(n.runs);
+    if (*n.runs->stack == '\0' && !n.differs.other_chip) on_chip.push_back(n);
+  }
+  if (!on_chip.empty() && (nearest.differs.other_chip || nearest.differs.other_stack))
+    found.push_back(nearest_of(on_chip).runs);
+  std::erase_if(found,
+                [&](const MeasuredRuns* runs) { return runs->median <= nearest.runs->median; });
+  return found;
+}
+
+Json number_or_null(double number) { return number > 0 ? Json(number) : Json(nullptr); }
+
+Json errors_of(const MeasuredRuns& runs) {
+  return {{"basis", runs.called},
+          {"runs", runs.runs},
+          {"fraction", runs.median},
+          {"nine_of_ten", number_or_null(runs.p90)},
+          {"memory_fraction", number_or_null(runs.memory_median)},
+          {"fitted", runs.fitted}};
+}
+
+/// "24 runs of Megatron on 8 B200".
+std::string runs_text(const Json& errors) {
+  return counted(errors.at("runs").get<std::int64_t>(), "run") + " of " +
+         errors.at("basis").get<std::string>();
+}
+
+/// "(median; nine of ten within 4.7 %; the stack was fitted on them)".
+std::string spread_text(const Json& errors, bool memory) {
+  const auto percent = [&](const char* key) {
+    return format_percent(errors.at(key).get<double>());
+  };
+  std::string text = "median";
+  if (!errors.at("nine_of_ten").is_null()) text += "; nine of ten within " + percent("nine_of_ten");
+  if (memory && !errors.at("memory_fraction").is_null())
+    text += "; their peaks by " + percent("memory_fraction");
+  if (errors.at("fitted").get<bool>()) text += "; the stack was fitted on them";
+  return text;
+}
+
+std::string off_by(const Json& errors) {
+  return fmt::format("by {} ({})", format_percent(errors.at("fraction").get<double>()),
+                     spread_text(errors, false));
 }
 
 }  // namespace
@@ -123,41 +229,37 @@ const std::vector<MeasuredRuns>& measured_runs() {
 std::optional<Json> expected_error(const Scenario& scenario) {
   if (!scenario.transformer) return std::nullopt;
   const Replaced replaced(scenario);
-  const MeasuredRuns* nearest = nullptr;
-  Differences least;
-  for (const MeasuredRuns& runs : measured_runs()) {
-    Differences other = differences(scenario, replaced, runs);
-    if (nearest != nullptr && other.weight >= least.weight) continue;
-    nearest = &runs;
-    least = std::move(other);
-  }
-  const bool memory = nearest->memory_median > 0;
-  return Json{{"fraction", nearest->median},
-              {"nine_of_ten", nearest->p90 > 0 ? Json(nearest->p90) : Json(nullptr)},
-              {"memory_fraction", memory ? Json(nearest->memory_median) : Json(nullptr)},
-              {"runs", nearest->runs},
-              {"basis", nearest->called},
-              {"fitted", nearest->fitted},
-              {"near", least.weight == 0},
-              {"differs", fmt::format("{}", fmt::join(least.said, ", "))}};
+  const LinkRates links(scenario);
+  std::vector<Neighbour> all;
+  for (const MeasuredRuns& runs : measured_runs())
+    all.push_back({&runs, differences(scenario, replaced, links, runs)});
+  const Neighbour nearest = nearest_of(all);
+  const bool near = nearest.differs.weight == 0;
+  Json error = errors_of(*nearest.runs);
+  error["near"] = near;
+  error["differs"] = fmt::format("{}", fmt::join(nearest.differs.said, ", "));
+  error["nearest"] = Json::array();
+  if (near) return error;
+  error["nearest"].push_back(errors_of(*nearest.runs));
+  for (const MeasuredRuns* runs : cautions(all, nearest))
+    error["nearest"].push_back(errors_of(*runs));
+  for (const char* promise : {"fraction", "nine_of_ten", "memory_fraction"}) error[promise] = {};
+  return error;
 }
 
 std::string expected_error_text(const Json& error) {
-  const auto percent = [&](const char* key) { return format_percent(error.at(key).get<double>()); };
-  const bool near = error.at("near").get<bool>();
-  std::string beside = "median";
-  if (!error.at("nine_of_ten").is_null())
-    beside += "; nine of ten within " + percent("nine_of_ten");
-  if (near && !error.at("memory_fraction").is_null())
-    beside += "; their peaks by " + percent("memory_fraction");
-  if (error.at("fitted").get<bool>()) beside += "; the stack was fitted on them";
-  const std::string runs = counted(error.at("runs").get<std::int64_t>(), "run") + " of " +
-                           error.at("basis").get<std::string>();
-  if (near) return fmt::format("± {}, as {} were off ({})", percent("fraction"), runs, beside);
-  return fmt::format(
-      "unknown, no runs of this kind were measured (here: {}): the nearest, {}, were off by {} "
-      "({})",
-      error.at("differs").get<std::string>(), runs, percent("fraction"), beside);
+  if (error.at("near").get<bool>())
+    return fmt::format("± {}, as {} were off ({})",
+                       format_percent(error.at("fraction").get<double>()), runs_text(error),
+                       spread_text(error, true));
+  const Json& nearest = error.at("nearest");
+  std::string text = fmt::format(
+      "unknown, no runs of this kind were measured (here: {}): the nearest, {}, were off {}",
+      error.at("differs").get<std::string>(), runs_text(nearest[0]), off_by(nearest[0]));
+  for (std::size_t i = 1; i < nearest.size(); ++i)
+    text += fmt::format("{}{}, {}{}", i == 1 ? "; expect more: " : ", ", runs_text(nearest[i]),
+                        i == 1 ? "were off " : "", off_by(nearest[i]));
+  return text;
 }
 
 std::string how_sure_text(const Json& error) {

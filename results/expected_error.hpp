@@ -1,10 +1,12 @@
 // How far a prediction may be off: as far as predictions of measured runs like it were.
 //
 // docs/scoreboard.md predicts published runs again and says of each kind how far off the times
-// were. A job's kind is its software (stack), chip, number type, how layers are shared, and how
-// many GPUs it takes. Where a kind that was measured agrees in all of them, its median error is
-// what is to be expected; where none does, the nearest is named with what is different, and nothing
-// is promised. Models given by their times have no such error: it is the times' own.
+// were. A job's kind is its software (stack), chip, number type, how layers are shared, how many
+// GPUs it takes and how fast their links are. Where a kind that was measured agrees in all of them,
+// its median error is what is to be expected. Where none does, nothing is promised: the nearest is
+// named with what is different, and where that is the chip or the software, also what was lost
+// where a stack was carried to another chip, and what predictions on the job's chip were off by.
+// Models given by their times have no such error: it is the times' own.
 #pragma once
 
 #include "base/json.hpp"
@@ -17,10 +19,12 @@ struct MeasuredRuns {
   const char* called;
   const char *stack, *chip;  ///< no stack: the device's curve of whole layers alone
   int least_gpus, most_gpus, least_tensor, most_tensor;
-  bool pipelined;  ///< all of them have several stages
-  bool context;    ///< sequences are divided among GPUs
-  bool profiled;   ///< times of layers were measured
-  bool fitted;     ///< the stack's numbers have seen these runs
+  bool pipelined;                                  ///< all of them have several stages
+  bool context;                                    ///< sequences are divided among GPUs
+  bool profiled;                                   ///< times of layers were measured
+  bool fitted;                                     ///< the stack's numbers have seen these runs
+  bool carried;                                    ///< the stack was fitted on another chip alone
+  double within_bytes_per_s, between_bytes_per_s;  ///< of a GPU's links; 0: not compared
   int runs;
   double median, p90;                        ///< shares by which times were off; p90 0: unknown
   double memory_median = 0, memory_p90 = 0;  ///< the same of the peak; 0: not measured
@@ -30,8 +34,10 @@ struct MeasuredRuns {
 const std::vector<MeasuredRuns>& measured_runs();
 
 /// Returns the expected error of a job's time: `fraction` (median), `nine_of_ten`,
-/// `memory_fraction` (null where not known), `runs`, `basis`, `fitted`, `near`, `differs` (by what,
-/// where not near). None of a model that is given by its times.
+/// `memory_fraction` (null where not known or not near), `runs`, `basis`, `fitted`, `near`,
+/// `differs` (by what, where not near), `nearest[]` (where not near: the same fields of the nearest
+/// runs and of those that tell how much more to expect). None of a model that is given by its
+/// times.
 std::optional<Json> expected_error(const Scenario& scenario);
 
 /// Returns that as "How sure?" in lines of at most 120 columns, as all that tables say first.

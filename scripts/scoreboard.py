@@ -21,7 +21,7 @@ NEUTRAL = "stack={name: neutral}"
 PEAKS = {"h100": 989.4e12, "a100-80": 312e12, "v100-32": 125e12, "v100-16": 125e12, "b200": 2250e12}
 # Bytes/s that a GPU can send within its node, and by data sheet to others; a set whose clusters say less has `nic`.
 LINKS = {"h100": (450e9, 50e9), "a100-80": (300e9, 25e9), "v100-32": (50e9, 12.5e9), "v100-16": (50e9, 12.5e9),
-         "b200": (900e9, 50e9)}
+         "b200": (900e9, 50e9), "gh200": (150e9, 25e9)}
 NODE = 8   # GPUs
 FOLDS = 10
 
@@ -102,7 +102,7 @@ SETS = [
 
 # Kinds of runs whose errors are said with predictions like them (results/expected_error.hpp), the most particular first: title,
 # class, what they are called, stack, chip, GPUs from and to, tensor degrees from and to, and flags: all in pipelines, sequences
-# divided, layers measured, fitted on them, or predicted with the neutral stack (of the baselines).
+# divided, layers measured, fitted on them, by a stack carried from another chip, or predicted with the neutral stack (of the baselines).
 KINDS = [
     ("nanotron, H100 (Ultra-Scale Playbook), class C", "tensor <= 8, depth > 1",
      "nanotron on H100 (Ultra-Scale Playbook, regular ones), tensor <= 8, in pipelines", "nanotron", "H100", 8, 256, 1, 8,
@@ -118,7 +118,8 @@ KINDS = [
     ("SimuMax, context parallelism on 8 B200", None, "Megatron with divided sequences on 8 B200 (SimuMax)", "megatron", "B200", 8,
      8, 1, 2, {"context"}),
     ("bigscience, A100", None, "Megatron-DeepSpeed on A100 (bigscience)", "megatron-deepspeed", "A100", 8, 384, 4, 8, {"fitted"}),
-    ("bigscience, V100", None, "Megatron-DeepSpeed on V100 (bigscience)", "megatron-deepspeed", "V100", 8, 128, 1, 4, set()),
+    ("bigscience, V100", None, "Megatron-DeepSpeed on V100 (bigscience), by a stack fitted on A100", "megatron-deepspeed", "V100", 8,
+     128, 1, 4, {"carried"}),
     ("Selene, 22 billion to 1 trillion parameters", None, "Megatron of 2022 on A100 (Selene)", "megatron-2022", "A100", 8, 512, 8, 8,
      set()),
     ("torchtitan, Llama 3.1 8B on H100", "compiled", "torchtitan, compiled, on H100", "torchtitan", "H100", 8, 128, 1, 1, {"fitted"}),
@@ -400,6 +401,14 @@ def neutral_error(page, title):
     return round(float(line.split("|")[3].split("/")[1].strip().rstrip(" %")) / 100, 6)
 
 
+def links_of(title):
+    """Bytes/s of a GPU's links within its node and to others in a set's runs; 0 between nodes where all runs take one."""
+    one = next(one for one in SETS if one["title"] == title)
+    chip, most_gpus = next((chip, gpus) for kind, _, _, _, chip, _, gpus, *_ in KINDS if kind == title)
+    within, between = next(LINKS[device] for device in LINKS if device.upper().startswith(chip + "-") or device.upper() == chip)
+    return within, one.get("nic", between) if most_gpus > NODE else 0
+
+
 def measured_runs(page):
     """results/measured_runs.inc, from what scoreboard.md says."""
     lines = ["// Made by scripts/scoreboard.py from docs/scoreboard.md; a test compares them. clang-format off"]
@@ -409,8 +418,9 @@ def measured_runs(page):
             sys.exit(f"scoreboard.md says nothing of {title}, {name}")
         if "neutral" in flags:
             median, tenth, memory, memory_tenth = neutral_error(page, title), 0.0, 0.0, 0.0
-        shown = ", ".join("true" if flag in flags else "false" for flag in ("pipelined", "context", "profiled", "fitted"))
-        lines.append(f'{{"{called}", "{stack}", "{chip}", {", ".join(map(str, ranges))}, {shown},\n {runs}, {median}, {tenth}, '
+        shown = ", ".join("true" if flag in flags else "false" for flag in ("pipelined", "context", "profiled", "fitted", "carried"))
+        within, between = links_of(title)
+        lines.append(f'{{"{called}", "{stack}", "{chip}", {", ".join(map(str, ranges))}, {shown}, {within:g},\n {between:g}, {runs}, {median}, {tenth}, '
                      f"{memory}, {memory_tenth}}},")
     return "\n".join(lines) + "\n"
 

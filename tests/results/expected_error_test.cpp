@@ -77,6 +77,59 @@ TEST(ExpectedError, OfAnotherKindSaysInWhatItDiffers) {
             "numbers of the device changed");
 }
 
+TEST(ExpectedError, OfAnotherKindPromisesNothing) {
+  const Json error = error_of("nanotron", "dgx-h100", ", width: 4", ", precision: fp32");
+  for (const char* promise : {"fraction", "nine_of_ten", "memory_fraction"})
+    EXPECT_TRUE(error.at(promise).is_null()) << promise;
+  EXPECT_EQ(error.at("nearest").size(), 1u);
+  EXPECT_EQ(error.at("nearest")[0].at("basis"), error.at("basis"));
+}
+
+/// The bases of the nearest runs, and of those that tell how much more to expect.
+std::vector<std::string> bases(const Json& error) {
+  std::vector<std::string> said;
+  for (const Json& runs : error.at("nearest")) said.push_back(runs.at("basis").get<std::string>());
+  return said;
+}
+
+/// A stack that was fitted on another chip is off by more than on that one, and so it was measured.
+TEST(ExpectedError, OnAnotherChipSaysWhatCarryingAStackCost) {
+  const Json error = error_of("megatron", "{base: dgx-a100, nodes: 8}", ", width: 8, tensor: 4");
+  EXPECT_EQ(bases(error),
+            (std::vector<std::string>{
+                "Megatron on 8 B200 (SimuMax, layers of Llama 3)",
+                "Megatron-DeepSpeed on V100 (bigscience), by a stack fitted on A100",
+                "Megatron-DeepSpeed on A100 (bigscience), predicted without a stack"}));
+  const Json& nearest = error.at("nearest");
+  for (std::size_t i = 1; i < nearest.size(); ++i)
+    EXPECT_GT(nearest[i].at("fraction").get<double>(), nearest[0].at("fraction").get<double>());
+  EXPECT_NE(expected_error_text(error).find("; expect more: 33 runs of"), std::string::npos);
+}
+
+/// Of the chip, the software that is predicted worst: the job's may be as far off.
+TEST(ExpectedError, OfAnotherStackSaysWhatOthersOnTheChipWereOffBy) {
+  EXPECT_EQ(bases(error_of("deepspeed", "dgx-h100")),
+            (std::vector<std::string>{
+                fmt::format("{}, tensor <= 8, in pipelines", kNanotron),
+                "nanotron on H100 (Ultra-Scale Playbook), predicted without a stack"}));
+}
+
+TEST(ExpectedError, ComparesLinks) {
+  const auto differs = [](const std::string& cluster) {
+    return error_of("nanotron", cluster, ", width: 8").at("differs").get<std::string>();
+  };
+  EXPECT_EQ(differs("{base: dgx-h100, nodes: 2}"), "");
+  EXPECT_EQ(differs("{base: dgx-h100, nodes: 2, inter: {bandwidth: 100 Gbps, latency: 10 us}}"),
+            "12.5 GB/s a GPU between nodes");
+  EXPECT_EQ(differs("{base: dgx-h100, nodes: 2, intra: {bandwidth: 32 GB/s, latency: 10 us}}"),
+            "32.0 GB/s within nodes");
+  EXPECT_EQ(error_of("nanotron", "{base: dgx-h100, inter: {bandwidth: 1 Gbps, latency: 10 us}}")
+                .at("differs")
+                .get<std::string>(),
+            "")
+      << "a job that stays in its node";
+}
+
 TEST(ExpectedError, LooksForChangedNumbersInFilesAsInMaps) {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / fmt::format("stack-{}.yaml", getpid());
