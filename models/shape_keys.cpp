@@ -35,6 +35,7 @@ std::vector<std::pair<std::string, std::string>> shape_keys(const TransformerSpe
   add_choice("qk_norm", &LayerForm::qk_norm, kQueryKeyNormNames);
   add_choice("biases", &LayerForm::biases, kBiasesNames);
   add_choice("positions", &LayerForm::positions, kPositionsNames);
+  if (model.learned_positions() > model.seq_length) add("position_rows", model.learned_positions());
   add_unless(usual.parallel_residual, "parallel_residual", form.parallel_residual);
   add_unless(usual.dropout, "dropout", form.dropout);
   add_given("sliding_window", model.sliding_window);

@@ -1,5 +1,7 @@
 #include "models/transformer.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 namespace {
 
@@ -35,9 +37,13 @@ std::int64_t TransformerSpec::vocab_rows(const TensorParallel& tensor) const {
   return (vocab_size + multiple - 1) / multiple * kVocabMultiple;
 }
 
+std::int64_t TransformerSpec::learned_positions() const {
+  if (form().positions != Positions::learned) return 0;
+  return std::max(position_rows.value_or(0), seq_length);
+}
+
 std::int64_t TransformerSpec::embedding_parameters(const TensorParallel& tensor) const {
-  const std::int64_t positions = form().positions == Positions::learned ? seq_length : 0;
-  return (vocab_rows(tensor) + positions) * hidden_size + extra_parameters.value_or(0);
+  return (vocab_rows(tensor) + learned_positions()) * hidden_size + extra_parameters.value_or(0);
 }
 
 std::int64_t TransformerSpec::head_parameters(const TensorParallel& tensor) const {

@@ -62,6 +62,7 @@ struct TransformerSpec {
   std::int64_t ffn_hidden_size = 0;
   std::int64_t vocab_size = 0;
   std::int64_t seq_length = 0;
+  std::optional<std::int64_t> position_rows = std::nullopt;  ///< if not seq_length
   /// Keys of a query in layers with a window, its own included. Kernels of flash attention skip
   /// what is outside.
   std::optional<std::int64_t> sliding_window = std::nullopt;
@@ -90,6 +91,8 @@ struct TransformerSpec {
   /// Rows of the embedding: the vocabulary, divided and padded (Megatron's
   /// make_vocab_size_divisible_by = 128, times t) where there are several.
   std::int64_t vocab_rows(const TensorParallel& tensor = {}) const;
+  /// Rows of the table of learned positions; 0 where there is none.
+  std::int64_t learned_positions() const;
   /// Token and position embeddings, and extra_parameters.
   std::int64_t embedding_parameters(const TensorParallel& tensor = {}) const;
   /// Final norm and output projection; the projection is a copy when it is tied.

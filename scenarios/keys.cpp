@@ -235,8 +235,12 @@ const std::vector<KeyRow>& table() {
        "also its output",
        "none|qkv|attention|mlp|all"},
       {"model", "positions", T::choice,
-       "learned (default) is a table of seq_length rows; of llama rotary",
+       "learned (default) is a table of position_rows; of llama rotary",
        "learned|rotary|alibi|none"},
+      {"model", "position_rows", T::integer,
+       "rows of learned positions, at least seq_length; default: the seq_length of the model that "
+       "'base' names, else that of this one",
+       1},
       {"model", "parallel_residual", T::boolean,
        "attention and MLP both read the layer's input, and tensor ranks sum both at once; default "
        "false",

@@ -49,6 +49,19 @@ std::string folder_by_program() {
   return (fs::is_directory(source / "models", ignored) ? source : installed).string();
 }
 
+/// Gives a model whose sequences are replaced by shorter ones the rows that its table of positions
+/// had before.
+void keep_position_rows(const Value& base, Value& model) {
+  const KeyRow* length = find_key("model", "seq_length");
+  if (model.find("position_rows") != nullptr) return;
+  for (const Value::Entry& entry : base.entries) {
+    if (find_key("model", entry.key.text) != length) continue;
+    Value::Entry rows = entry;
+    rows.key.text = "position_rows";
+    return model.entries.push_back(std::move(rows));
+  }
+}
+
 }  // namespace
 
 std::string data_folder() {
@@ -177,6 +190,7 @@ const Value* Library::resolve(const Value& value, const std::string& kind,
   for (const Value::Entry& entry : value.entries) {
     if (entry.key.text != "base") replace_entry(merged, entry, kind);
   }
+  if (kind == "model") keep_position_rows(*base, merged);
   return keep(std::move(merged));
 }
 

@@ -33,6 +33,7 @@ constexpr const char* kShapeKeys[] = {"family",
                                       "qk_norm",
                                       "biases",
                                       "positions",
+                                      "position_rows",
                                       "parallel_residual",
                                       "dropout",
                                       "sliding_window",
@@ -176,7 +177,8 @@ void check_shape(const TransformerSpec& t, const Section& model) {
   const double size = static_cast<double>(t.num_layers) * static_cast<double>(t.hidden_size) *
                       static_cast<double>(t.hidden_size + t.ffn_hidden_size);
   const double embedding =
-      static_cast<double>(t.vocab_size + t.seq_length) * static_cast<double>(t.hidden_size);
+      (static_cast<double>(t.vocab_size) + static_cast<double>(t.learned_positions())) *
+      static_cast<double>(t.hidden_size);
   if (size > 1e15 || embedding > 1e15) model.refuse("the model has more than 10^15 parameters");
   if (model.has("full_attention_every") && !model.has("sliding_window"))
     model.refuse("full_attention_every", "'full_attention_every' needs 'sliding_window', too");
@@ -243,6 +245,7 @@ TransformerSpec read_transformer(const Section& model) {
   }
   if (t.query_size() == t.hidden_size) t.head_dim.reset();
   t.own_form = read_form(t.family, model);
+  t.position_rows = model.integer("position_rows");
   t.sliding_window = model.integer("sliding_window");
   if (const auto every = model.integer("full_attention_every"))
     t.full_attention_every = static_cast<int>(*every);

@@ -295,6 +295,13 @@ TEST(Models, ArgumentsOfMegatronAreRead) {
 TEST(Models, AConfigCanBeABase) {
   const TransformerSpec t = model("{base: foreign/gpt2.json, seq_length: 512}");
   EXPECT_EQ(t.seq_length, 512);
+  EXPECT_EQ(t.learned_positions(), 1024) << "the table that was published, whatever the sequences";
+  EXPECT_EQ(t.parameters(), model("foreign/gpt2.json").parameters());
+  EXPECT_EQ(model("{base: foreign/gpt2.json, seq_length: 4096}").learned_positions(), 4096);
+  EXPECT_EQ(
+      model("{base: foreign/gpt2.json, seq_length: 512, position_rows: 600}").learned_positions(),
+      600);
+  EXPECT_EQ(model("{base: foreign/mistral-7b.json, seq_length: 512}").learned_positions(), 0);
   EXPECT_EQ(t.num_layers, 12);
 }
 
