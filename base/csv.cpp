@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "base/text.hpp"
 
 #include <fmt/format.h>
 
@@ -9,12 +10,6 @@
 
 namespace penstock {
 namespace {
-
-std::string trimmed_cell(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return "";
-  return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
-}
 
 /// Names that differ in case, blanks or the like are one to whoever reads a table.
 void require_different(const std::vector<std::string>& columns, const std::string& origin,
@@ -57,13 +52,13 @@ std::vector<std::string> csv_cells(std::string_view line) {
     } else if (quote) {
       quoted = !quoted;
     } else if (line[i] == ',' && !quoted) {
-      cells.push_back(trimmed_cell(cell));
+      cells.emplace_back(trimmed(cell));
       cell.clear();
     } else {
       cell += line[i];
     }
   }
-  cells.push_back(trimmed_cell(cell));
+  cells.emplace_back(trimmed(cell));
   return cells;
 }
 

@@ -1,6 +1,7 @@
 #include "base/units.hpp"
 
 #include "base/suggest.hpp"
+#include "base/text.hpp"
 
 #include <fmt/format.h>
 
@@ -97,14 +98,6 @@ constexpr std::pair<std::string_view, std::string_view> kMeant[] = {
 
 bool needs_unit(Dimension dimension) {
   return dimension != Dimension::fraction && dimension != Dimension::number;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
-    text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())))
-    text.remove_suffix(1);
-  return text;
 }
 
 /// "1.5e-3 us" as its number and its unit; an empty number where there is none.

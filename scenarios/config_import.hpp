@@ -9,10 +9,11 @@
 
 namespace penstock {
 
-/// `cluster`: see JobCluster. Throws InputError where the text is no YAML, or none of nanotron's,
-/// where it leaves out a size of the model, and where that is no Llama.
+/// `cluster`: see JobCluster; `model`: a name, or a file, that goes before its sizes. Throws
+/// InputError where the text is no YAML, or none of nanotron's, where it leaves out a size of the
+/// model, and where that is no Llama.
 std::string scenario_of_nanotron(const std::string& text, const std::string& origin,
-                                 const std::string& cluster);
+                                 const std::string& cluster, const std::string& model = {});
 
 /// `text`: a job's TOML, or a script with flags such as --parallelism.pipeline_parallel_degree.
 /// A script's --job.config_file is read, where it lies beside `origin`; flags go over it.

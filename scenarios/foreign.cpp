@@ -2,6 +2,7 @@
 
 #include "base/suggest.hpp"
 #include "models/layer_form.hpp"
+#include "scenarios/foreign_keys.hpp"
 #include "scenarios/foreign_types.hpp"
 #include "scenarios/not_modelled.hpp"
 
@@ -11,249 +12,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <optional>
-#include <span>
 
 namespace penstock {
 namespace {
 
-using Words = std::span<const std::string_view>;
-
-bool contains(Words words, std::string_view word) {
-  return std::ranges::find(words, word) != words.end();
-}
-
-constexpr std::string_view kLongest[] = {"max_position_embeddings", "n_positions", "n_ctx",
-                                         "max_seq_len", "model_max_length"};
-constexpr std::string_view kActivations[] = {"hidden_act", "activation_function",
-                                             "hidden_activation", "activation"};
-constexpr std::string_view kGated[] = {"silu", "swish", "swiglu", "geglu"};
-
 constexpr std::size_t kMostSuggestedKeys = 200;  // each is compared with all keys
-
-/// What other configurations call our keys, beside the names that scenarios may use, too.
-constexpr std::pair<std::string_view, std::string_view> kRenamed[] = {
-    {"n_embed", "hidden_size"},
-    {"d_model", "hidden_size"},
-    {"dim", "hidden_size"},
-    {"n_layers", "num_layers"},
-    {"n_heads", "num_attention_heads"},
-    {"num_heads", "num_attention_heads"},
-    {"n_kv_heads", "num_query_groups"},
-    {"kv_n_heads", "num_query_groups"},
-    {"multi_query_group_num", "num_query_groups"},
-    {"head_size", "head_dim"},
-    {"attention_head_dim", "head_dim"},
-    {"d_ff", "ffn_hidden_size"},
-    {"hidden_dim", "ffn_hidden_size"},
-    {"num_ln_in_parallel_attn", "norms"},
-    {"sliding_window_size", "sliding_window"}};
-
-/// Words of a key and the choices of ours that they are.
-struct Meaning {
-  std::string_view key, words, ours, value;
-};
-constexpr Meaning kMeanings[] = {
-    {"normalization", "|LayerNorm|layernorm|LayerNorm1P|layernorm1p|", "norm", "layer"},
-    {"normalization", "|RMSNorm|rmsnorm|", "norm", "rms"},
-    {"norm_type", "|layer_norm|layernorm|", "norm", "layer"},
-    {"norm_type", "|rms_norm|rmsnorm|", "norm", "rms"},
-    {"norm_type", "|low_precision_layernorm|", "norm", "layer-without-bias"},
-    {"position_embedding_type", "|rope|rotary|yarn|", "positions", "rotary"},
-    {"position_embedding_type", "|learned_absolute|absolute|learned|", "positions", "learned"},
-    {"position_embedding_type", "|alibi|", "positions", "alibi"},
-    {"position_embedding_type", "|none|nope|", "positions", "none"}};
-
-/// Which linear layers a key gives biases where it is true; '!': where it is false.
-constexpr std::pair<std::string_view, std::string_view> kBiasKeys[] = {
-    {"add_qkv_bias", "qkv"},
-    {"qkv_bias", "qkv"},
-    {"use_qkv_bias", "qkv"},
-    {"mlp_bias", "mlp"},
-    {"attention_bias", ""},
-    {"attn_bias", ""},
-    {"add_bias_linear", "all"},
-    {"enable_bias", "all"},
-    {"use_bias", "all"},
-    {"bias", "all"},
-    {"disable_bias_linear", "!all"},
-    {"no_bias", "!all"}};
-
-constexpr std::string_view kDropoutKeys[] = {"dropout",
-                                             "hidden_dropout",
-                                             "resid_pdrop",
-                                             "residual_dropout",
-                                             "resid_dropout",
-                                             "attn_pdrop",
-                                             "attention_dropout",
-                                             "attention_probs_dropout_prob",
-                                             "hidden_dropout_prob"};
-constexpr std::string_view kWindowKeys[] = {"sliding_window", "use_sliding_window",
-                                            "max_window_layers", "layer_types",
-                                            "sliding_window_pattern"};
-
-constexpr std::string_view kNormsOfQueries[] = {"use_qk_norm", "qk_layernorm", "qk_norm",
-                                                "use_qk_layernorm"};
-constexpr const char* kNoMixture = "mixture-of-experts models are not modelled";
-constexpr const char* kNoEncoder = "encoder-decoder models are not modelled";
-constexpr const char* kNoStates = "state-space models are not modelled";
-constexpr const char* kNoHybrid = "hybrid models are not modelled";
-constexpr std::string_view kExpertCounts[] = {"num_local_experts", "num_experts",
-                                              "n_routed_experts"};
-
-/// Keys that name a model beyond our families when their value is more than 0, or true.
-constexpr std::pair<std::string_view, const char*> kBeyondUs[] = {
-    {"num_local_experts", kNoMixture},
-    {"num_experts", kNoMixture},
-    {"n_routed_experts", kNoMixture},
-    {"num_experts_per_tok", kNoMixture},
-    {"n_shared_experts", kNoMixture},
-    {"encoder_layers", kNoEncoder},
-    {"decoder_layers", kNoEncoder},
-    {"num_decoder_layers", kNoEncoder},
-    {"decoder_num_layers", kNoEncoder},
-    {"is_encoder_decoder", kNoEncoder},
-    {"add_cross_attention", kNoEncoder},
-    {"multi_latent_attention", "multi-latent attention is not modelled"},
-    {"kv_lora_rank", "multi-latent attention is not modelled"},
-    {"q_lora_rank", "multi-latent attention is not modelled"},
-    {"is_mamba_config", kNoStates},
-    {"ssm_cfg", kNoStates},
-    {"state_size", kNoStates},
-    {"mamba_d_state", kNoStates},
-    {"mamba_d_conv", kNoStates},
-    {"mamba_num_heads", kNoStates},
-    {"ssm_state_size", kNoStates},
-    {"attn_layer_period", kNoHybrid},
-    {"full_attention_interval", kNoHybrid},
-    {"linear_num_value_heads", kNoHybrid},
-    {"lru_width", kNoHybrid},
-    {"mtp_num_layers", "multi-token prediction is not modelled"},
-    {"num_nextn_predict_layers", "multi-token prediction is not modelled"}};
-
-/// Keys without a meaning for a prediction: whole names, beginnings and endings.
-constexpr std::string_view kMeaningless[] = {
-    "architectures",
-    "_name_or_path",
-    "name_or_path",
-    "auto_map",
-    "use_cache",
-    "gradient_checkpointing",
-    "is_decoder",
-    "return_dict",
-    "output_attentions",
-    "output_hidden_states",
-    "pretraining_tp",
-    "problem_type",
-    "id2label",
-    "label2id",
-    "finetuning_task",
-    "task_specific_params",
-    "activation_dropout",
-    "type_vocab_size",
-    "vocab_file",
-    "merge_file",
-    "make_vocab_size_divisible_by",
-    "do_layer_norm_before",
-    "_remove_final_layer_norm",
-    "apply_layernorm_1p",
-    "norm_epsilon",
-    "norm_eps",
-    "scale_attn_weights",
-    "scale_attn_by_inverse_layer_idx",
-    "reorder_and_upcast_attn",
-    "classifier_dropout",
-    "layerdrop",
-    "position_buckets",
-    "prefix",
-    "torchscript",
-    "openai_gelu",
-    "logit_scale",
-    "multiple_of",
-    "ffn_dim_multiplier",
-    "experts_per_token",
-    "swiglu_limit",
-    "norm_topk_prob",
-    "decoder_sparse_step",
-    "mlp_only_layers",
-    "n_group",
-    "topk_group",
-    "topk_method",
-    "routed_scaling_factor",
-    "scoring_func",
-    "seq_aux",
-    "aux_loss_alpha",
-    "ep_size",
-    "first_k_dense_replace",
-    "v_head_dim",
-    "mm_tokens_per_image",
-    "unk_token_id",
-    "rotary_dim",
-    "rotary_pct",
-    "partial_rotary_factor",
-    "offset_alibi",
-    "slow_but_exact",
-    "skip_bias_add",
-    "use_cache",
-    "attn_implementation",
-    "query_pre_attn_scalar",
-    "rms_norm_epsilon",
-    "mlp_type",
-    "no_rope_layers",
-    "no_rope_layer_interval",
-    "clip_qkv",
-    "embedding_multiplier",
-    "attention_multiplier",
-    "residual_multiplier",
-    "logits_scaling",
-    "scale_emb",
-    "scale_depth",
-    "dim_model_base",
-    "initial_context_length",
-    "mup_enabled",
-    "scale_attention_softmax_in_fp32",
-    "ffn_act_layer",
-    "onnx_safe",
-    "lr",
-    "min_lr",
-    "weight_decay",
-    "clip_grad",
-    "seed",
-    "train_iters",
-    "train_samples",
-    "exit_interval",
-    "split",
-    "save",
-    "load",
-    "loss_scale",
-    "initial_loss_scale",
-    "encoder_num_layers",
-    "attention_softmax_in_fp32",
-    "accumulate_allreduce_grads_in_fp32",
-    "apply_query_key_layer_scaling",
-    "apply_residual_connection_post_layernorm",
-    "distributed_backend",
-};
-constexpr std::string_view kMeaninglessBeginnings[] = {
-    "rope_",         "rotary_",        "layer_norm_",    "layernorm_",
-    "rms_norm_",     "initializer_",   "init_method",    "lr_",
-    "adam_",         "sgd_",           "log_",           "eval_",
-    "save_",         "load_",          "data_",          "vocab_",
-    "tokenizer_",    "summary_",       "tensorboard_",   "wandb_",
-    "transformers_", "special_tokens", "min_loss_scale", "loss_scale_",
-    "weight_decay_", "attn_logit",     "final_logit",    "bos_",
-    "eos_",          "pad_",           "quantization_",  "rope",
-    "router_",       "output_router",  "qk_nope_",       "qk_rope_",
-    "use_rope",
-};
-constexpr std::string_view kMeaninglessEndings[] = {
-    "_token_id", "_dropout", "_dropout_prob", "_pdrop", "_drop_rate", "_eps", "_epsilon",
-};
-
-bool is_meaningless(std::string_view key) {
-  return contains(kMeaningless, key) ||
-         std::ranges::any_of(kMeaninglessBeginnings, [&](auto w) { return key.starts_with(w); }) ||
-         std::ranges::any_of(kMeaninglessEndings, [&](auto w) { return key.ends_with(w); });
-}
 
 /// Is a model without it another model, so that there is no stand-in?
 bool is_essential(std::string_view why) {
@@ -286,11 +49,20 @@ double first_of(const Value& document, std::initializer_list<const char*> keys) 
   return 0;
 }
 
-/// The entry that says how many experts there are, or null.
+/// The entry that says how many experts there are, or null; one expert is an MLP as any other.
 const Value::Entry* experts_of(const Value& document) {
   for (const Value::Entry& entry : document.entries)
-    if (contains(kExpertCounts, entry.key.text) && is_positive(entry.value)) return &entry;
+    if (contains(kExpertCounts, entry.key.text) && std::atof(entry.value.text.c_str()) > 1)
+      return &entry;
   return nullptr;
+}
+
+/// Does it say that there are no experts, or one?
+bool says_dense(const Value& document) {
+  return experts_of(document) == nullptr &&
+         std::ranges::any_of(document.entries, [](const Value::Entry& entry) {
+           return contains(kExpertCounts, entry.key.text);
+         });
 }
 
 /// Of the hidden layers of the experts that a token visits, all together; 0: it is not said.
@@ -529,6 +301,7 @@ class Adoption {
     std::vector<std::string> known = keys_of("model");
     for (const auto& renamed : kRenamed) known.emplace_back(renamed.first);
     const std::string near = nearest(key, known);
+    if (near.empty() && entry.value.text == "false") return meaningless_.push_back(key);
     unknown_.push_back(near.empty() ? key : fmt::format("{} (did you mean '{}'?)", key, near));
   }
 
@@ -548,8 +321,9 @@ class Adoption {
     const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
     if (beyond == std::end(kBeyondUs)) return refused_parallelism(entry);
     const Value::Entry* experts = experts_of(document_);
-    if (!is_positive(entry.value)) return true;
-    if (experts == nullptr || beyond->second != kNoMixture)
+    const bool of_experts = beyond->second == kNoMixture;
+    if (!is_positive(entry.value) || (of_experts && says_dense(document_))) return true;
+    if (experts == nullptr || !of_experts)
       diagnostics_.add_error(entry.key, beyond->second);
     else if (experts->key.text == key)  // the others say the same
       diagnostics_.add_error(entry.key, kNoMixture + nearest_without_experts());
@@ -914,8 +688,7 @@ class Adoption {
 
   /// Megatron lists the defaults of moe_* beside `num_experts: null`.
   void check_experts() {
-    const bool none =
-        document_.find("num_experts") != nullptr && !is_positive(*document_.find("num_experts"));
+    const bool none = says_dense(document_);
     for (const Value::Entry& entry : document_.entries) {
       if (!entry.key.text.starts_with("moe_")) continue;
       if (!none && is_positive(entry.value)) {

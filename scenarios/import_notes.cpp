@@ -215,11 +215,21 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
   if (!harmless) names.insert(names.end(), known_.ignored.begin(), known_.ignored.end());
   for (const UnmodelledOption& u : known_.unmodelled)
     if (!u.beginning.ends_with('-')) names.emplace_back(u.beginning);
-  const std::string meant = nearest(name, names);
-  constexpr int kSlips = 2;  // more is another word
-  return meant.empty() || meant == folded(name) || edit_distance(folded(name), meant) > kSlips
+  // Keys with a dot are compared within their section: what two sections share is no likeness.
+  const std::string section = name.substr(0, name.rfind('.') + 1);
+  const std::string key = name.substr(section.size());
+  std::erase_if(names, [&](std::string& other) {
+    if (!other.starts_with(section)) return true;
+    other.erase(0, section.size());
+    return other.find('.') != other.npos;
+  });
+  const std::string meant = nearest(key, names);
+  constexpr std::size_t kSlips = 2, kLettersOfASlip = 4;  // more is another word
+  const std::size_t slips = std::min(kSlips, key.size() / kLettersOfASlip);
+  return meant.empty() || meant == folded(key) ||
+                 edit_distance(folded(key), folded(meant)) > static_cast<int>(slips)
              ? ""
-             : fmt::format("did you mean {}{}?", dashes_, meant);
+             : fmt::format("did you mean {}{}{}?", dashes_, section, meant);
 }
 
 /// The place of an option, still without a message.

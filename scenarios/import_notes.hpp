@@ -24,6 +24,9 @@ enum class Leaves : std::uint8_t {
   less,     ///< it needs less
 };
 
+inline constexpr const char* kNoTensorOverlap =
+    "communication hidden inside of ops is not modelled: each waits for its all-gathers and "
+    "reduce-scatters";
 inline constexpr const char* kNoExperts = "mixture of experts is not modelled";
 
 struct UnmodelledOption {

@@ -15,7 +15,10 @@ namespace {
 constexpr std::string_view kLatentExperts =
     "multi-latent attention, the other experts' weights, routing and all-to-all";
 
-// Of the mixtures, ffn_hidden_size is that of the experts a token visits, the shared ones included.
+// Of the mixtures, ffn_hidden_size is that of the experts a token visits, the shared ones included:
+// of Llama 4 one routed and the shared one of 8192 each (compute_moe_hidden_dim), and where every
+// second layer is dense (17bx128e) those are 16384 wide, too; of DeepSeek 6 + 2 of 1408 (16B) or
+// 1536 (236B), and 8 + 1 of 2048 (671B).
 constexpr TitanFlavor kFlavors[] = {
     {"llama3", "debugmodel",
      "num_layers: 6, hidden_size: 256, num_attention_heads: 16, ffn_hidden_size: 768, "

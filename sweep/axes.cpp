@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "base/text.hpp"
 #include "base/units.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/overrides.hpp"
@@ -17,12 +18,6 @@ namespace {
 
 constexpr std::size_t kMostValues = 1'000'000;
 constexpr std::string_view kBeforeWord = ",:[{";
-
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 /// Cuts at `at` outside of brackets, braces and quotes, which begin a word as in YAML: that of
 /// "it's" is a letter, and \\" ends none.
@@ -65,7 +60,7 @@ class Range {
     if (parts.size() > 3) fail("has more than three parts");
     from_ = bound(parts[0]);
     to_ = bound(parts[1]);
-    read_step(parts.size() == 3 ? trimmed(parts[2]) : "+1" + unit_);
+    read_step(parts.size() == 3 ? std::string(trimmed(parts[2])) : "+1" + unit_);
     if (less(to_, from_)) fail("is empty: give its smaller end first");
   }
 
@@ -99,7 +94,7 @@ class Range {
 
   Decimal bound(const std::string& part) {
     std::string unit;
-    const Decimal value = number(trimmed(part), unit);
+    const Decimal value = number(std::string(trimmed(part)), unit);
     same_unit(unit);
     return value;
   }
@@ -117,7 +112,7 @@ class Range {
       fail(fmt::format("needs a step such as +{0} or *{0}", step.empty() ? "2" : step));
     factor_ = step[0] == '*';
     std::string unit;
-    step_ = number(trimmed(step.substr(1)), unit);
+    step_ = number(std::string(trimmed(step.substr(1))), unit);
     if (factor_ && !unit.empty()) fail("has a factor with a unit");
     if (!factor_) same_unit(unit);
     const Decimal least{factor_ ? 1 : 0, 0};
@@ -250,7 +245,8 @@ class Axes {
   }
 
   SweepAxis take_axis(const std::string& name, const std::string& origin) {
-    const std::string key = fmt::format("{}", fmt::join(key_path(trimmed(name), origin), "."));
+    const std::string key =
+        fmt::format("{}", fmt::join(key_path(std::string(trimmed(name)), origin), "."));
     const int at = axis_of(axes_, key);
     if (at < 0) throw InputError(origin, fmt::format("'{}' is no axis; give it with --over", key));
     SweepAxis axis = std::move(axes_[static_cast<std::size_t>(at)]);
@@ -285,7 +281,7 @@ class Axes {
 
 std::vector<std::string> split_values(const std::string& text, const std::string& origin) {
   auto parts = split_outside(text, ',', origin);
-  for (std::string& part : parts) part = trimmed(part);
+  for (std::string& part : parts) part = std::string(trimmed(part));
   return parts;
 }
 
@@ -294,7 +290,7 @@ SweepAxis parse_axis(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     throw InputError(origin, "expected KEY=VALUES, such as stages=2,4,8 or stages=1:32:*2");
-  const auto path = key_path(trimmed(text.substr(0, equals)), origin);
+  const auto path = key_path(std::string(trimmed(text.substr(0, equals))), origin);
   const KeyRow* row = key_row(path);
   std::vector<std::string> values;
   for (const std::string& item : split_values(text.substr(equals + 1), origin))

@@ -65,12 +65,6 @@ std::string import_job(const Arguments& arguments, Importer importer, const std:
   return scenario;
 }
 
-void refuse_model(const std::string& model) {
-  if (!model.empty())
-    throw InputError("--model",
-                     "is for Megatron's and torchtitan's jobs; nanotron's have their own model");
-}
-
 struct Job {
   std::string_view name;
   Importer importer;
@@ -84,9 +78,8 @@ constexpr Job kJobs[] = {
     {"nanotron-config",
      [](const std::string& text, const std::string& origin, const std::string& cluster,
         const ScriptSurroundings& defined, const std::string& model) {
-       refuse_model(model);
        if (!defined.empty()) throw InputError("--define", "is for scripts; nanotron's is a file");
-       return scenario_of_nanotron(text, origin, cluster);
+       return scenario_of_nanotron(text, origin, cluster, model);
      }},
     {"torchtitan-config",
      [](const std::string& text, const std::string& origin, const std::string& cluster,

@@ -1,6 +1,7 @@
 #include "schedules/formats/torch_source.hpp"
 
 #include "base/suggest.hpp"
+#include "base/text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -36,17 +37,10 @@ std::string_view take_while(std::string_view& text, bool (*wanted)(char)) {
 }
 
 /// Without blanks around it, and without the quotes a spreadsheet puts there.
-std::string_view trimmed(std::string_view text) {
-  const auto strip = [&] {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  };
-  strip();
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
-    text = text.substr(1, text.size() - 2);
-    strip();
-  }
-  return text;
+std::string_view unquoted(std::string_view text) {
+  text = trimmed(text);
+  if (text.size() < 2 || text.front() != '"' || text.back() != '"') return text;
+  return trimmed(text.substr(1, text.size() - 2));
 }
 
 std::uint32_t characters(std::string_view text) {
@@ -130,7 +124,7 @@ void TorchSource::read_row(std::string_view line, std::uint32_t row) {
   for (std::size_t from = 0; from <= line.size();) {
     const std::size_t end = std::min(line.find(',', from), line.size());
     const std::string_view cell = line.substr(from, end - from);
-    const std::string_view word = trimmed(cell);
+    const std::string_view word = unquoted(cell);
     const auto before = static_cast<std::size_t>(word.data() - cell.data());
     read_cell(word, {row, column + characters(cell.substr(0, before)), characters(word),
                      word.find(kBoth) != word.npos});
@@ -159,7 +153,7 @@ void TorchSource::read_pair(std::string_view cell, Spot at) {
                                      cell));
   }
   const auto part = [&](std::size_t from, std::size_t to) {
-    const std::string_view word = trimmed(cell.substr(from, to - from));
+    const std::string_view word = unquoted(cell.substr(from, to - from));
     const auto before = static_cast<std::size_t>(word.data() - cell.data());
     return std::pair(word, Spot{at.row, at.column + characters(cell.substr(0, before)),
                                 characters(word), word.find(kBoth) != word.npos});

@@ -176,6 +176,30 @@ TEST(NanotronImport, NeverMakesUpASizeOrAnotherModel) {
   EXPECT_EQ(why(kSmall + ", is_llama_config: true, is_mamba_config: false" + rest), "");
 }
 
+TEST(NanotronImport, TakesItsSizesFromAModelThatIsGiven) {
+  const std::string rest =
+      "parallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64, micro_batch_size: 1}\n";
+  const std::string text = scenario_of_nanotron(rest, "a.yaml", "", "qwen3-0.6b");
+  const Scenario s = scenario_in(text);
+  EXPECT_EQ(s.transformer->parameters(), load_model("qwen3-0.6b").parameters());
+  EXPECT_EQ(s.transformer->seq_length, 64);
+  EXPECT_EQ(scenario_in(scenario_of_nanotron(kSmall + "}\n" + rest, "a.yaml", "", "llama-3-8b"))
+                .transformer->num_layers,
+            32);
+}
+
+TEST(NanotronImport, SuggestsOnlyKeysOfTheSameSectionThatAreNear) {
+  const auto said = [](const std::string& key) {
+    return scenario_of_nanotron(
+        kSmall + "}\nparallelism: {dp: 1, pp: 2, " + key + "}\ntokens: {sequence_length: 64}\n",
+        "a.yaml", "");
+  };
+  EXPECT_NE(said("tp_mod: ALL_REDUCE").find("did you mean parallelism.tp_mode?"),
+            std::string::npos);
+  for (const char* key : {"ep: 1", "fsdp: 1", "sequence_length: 8"})
+    EXPECT_EQ(said(key).find("did you mean"), std::string::npos) << said(key);
+}
+
 TEST(NanotronImport, KeysOfEveryLlamaAreNoSlips) {
   const std::string text = scenario_of_nanotron(
       kSmall +

@@ -168,6 +168,22 @@ TEST(ForeignModels, HybridsAreRefusedEvenWithExpertsOrALength) {
         << key;
 }
 
+TEST(ForeignModels, OneExpertAndWhatIsFalseAreNoNews) {
+  const NearestModel m =
+      read(llama(R"(, "num_experts": 1, "num_experts_per_tok": 1, "moe_topk": 1, "norm_type": "rms",
+                 "position_embedding_type": "rope_gptj", "use_cla": false, "lm_head_bias": false,
+                 "original_max_position_embeddings": 2048)",
+                 "hunyuan_v1_dense"));
+  EXPECT_TRUE(m.left_out.empty());
+  EXPECT_EQ(m.missing, "");
+  for (const std::string& note : m.notes)
+    EXPECT_EQ(note.find("not understood"), std::string::npos) << note;
+  const NearestModel slip = read(llama(R"(, "tie_word_embedings": false)"));
+  ASSERT_EQ(slip.notes.size(), 1u);
+  EXPECT_NE(slip.notes[0].find("did you mean 'tie_embeddings'?"), std::string::npos)
+      << slip.notes[0];
+}
+
 TEST(ForeignModels, AMixtureWithinAMultimodalModelHasAStandIn) {
   std::string inner =
       llama(R"(, "num_local_experts": 16, "num_experts_per_tok": 1)", "llama4_text");

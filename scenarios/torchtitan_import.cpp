@@ -1,248 +1,23 @@
-#include "scenarios/config_import.hpp"
-
 #include "base/error.hpp"
 #include "base/suggest.hpp"
-#include "models/shape_keys.hpp"
+#include "base/text.hpp"
+#include "scenarios/config_import.hpp"
 #include "scenarios/document.hpp"
-#include "scenarios/documents.hpp"
 #include "scenarios/import_notes.hpp"
 #include "scenarios/job_cluster.hpp"
+#include "scenarios/job_division.hpp"
 #include "scenarios/scenario.hpp"
 #include "scenarios/torchtitan_flavors.hpp"
+#include "scenarios/torchtitan_options.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 
 namespace penstock {
 namespace {
-
-constexpr const char* kNoTensorOverlap =
-    "communication hidden inside of ops is not modelled: each waits for its all-gathers and "
-    "reduce-scatters";
-constexpr std::int64_t kGpusPerNode = 8;
-
-/// What both say of how a model is divided.
-struct Division {
-  std::int64_t stages = 1, width = 1, tensor = 1, context = 1, chunks = 1;
-  std::int64_t microbatch_size = 1, batch = 1, accumulation_steps = 1;
-  bool sequence_parallel = false, distributed_optimizer = false;
-  std::string schedule = "1f1b", recompute = "none", stack{};
-  std::int64_t recomputed_layers = 0;  ///< of a stage, where not all are
-  std::vector<std::int64_t> split{};   ///< layers per virtual stage, where it is said
-  bool balanced = false;
-};
-
-std::int64_t gpus_of(const Division& d, ImportNotes& notes) {
-  return notes.product_of({d.stages, d.width, d.tensor, d.context}, "GPUs");
-}
-
-std::string text_of(const Division& d, const std::string& cluster) {
-  std::string out =
-      fmt::format("cluster: {}\n{}schedule: {}\npipeline:\n  stages: {}\n", cluster,
-                  d.stack.empty() ? "" : fmt::format("stack: {}\n", d.stack), d.schedule, d.stages);
-  if (d.chunks > 1) out += fmt::format("  chunks: {}\n", d.chunks);
-  out += fmt::format("  width: {}\n", d.width);
-  if (d.tensor > 1) out += fmt::format("  tensor: {}\n", d.tensor);
-  if (d.context > 1) out += fmt::format("  context: {}\n", d.context);
-  if (d.tensor > 1 && d.sequence_parallel) out += "  sequence_parallel: true\n";
-  if (d.width > 1 && d.distributed_optimizer) out += "  distributed_optimizer: true\n";
-  out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
-                     d.microbatch_size, d.batch, d.recompute);
-  if (d.recomputed_layers > 0)
-    out += fmt::format("  recompute_method: block\n  recompute_layers: {}\n", d.recomputed_layers);
-  if (d.accumulation_steps > 1)
-    out += fmt::format("  accumulation_steps: {}\n", d.accumulation_steps);
-  if (!d.split.empty()) return out + fmt::format("  split: [{}]\n", fmt::join(d.split, ", "));
-  return d.balanced && d.stages > 1 ? out + "  split: balanced\n" : out;
-}
-
-std::string head(const std::string& origin, const char* command, ImportNotes& notes) {
-  return fmt::format("# {} by `penstock import {}`\n{}", as_comment(origin), command,
-                     notes.head(origin));
-}
-
-bool is_true(std::string text) {
-  text = lower_case(std::move(text));
-  return text == "true" || text == "yes" || text == "on" || text == "1";
-}
-
-// ---- nanotron
-
-constexpr std::string_view kNanotronIgnored[] = {
-    "model.model_config.max_position_embeddings",
-    "parallelism.expert_tensor_parallel_size",
-    "tokens.train_steps",
-    "tokens.val_check_interval",
-    "tokens.limit_val_batches",
-    "tokens.limit_test_batches",
-    "model.model_config.bos_token_id",
-    "model.model_config.eos_token_id",
-    "model.model_config.pad_token_id",
-    "model.model_config.hidden_act",
-    "model.model_config.initializer_range",
-    "model.model_config.is_llama_config",
-    "model.model_config.is_qwen2_config",
-    "model.model_config.interpolation_factor",
-    "model.model_config.rms_norm_eps",
-    "model.model_config.rope_interleaved",
-    "model.model_config.rope_scaling",
-    "model.model_config.rope_theta",
-    "model.model_config.rope_seq_len_interpolation_factor",
-    "model.model_config.transformers_version",
-    "model.model_config.use_cache",
-    "model.model_config.z_loss_coefficient",
-    "model.model_config.z_loss_enabled",
-    "model.model_config.no_rope_layer",
-    "model.model_config._attn_implementation",
-    "model.model_config._fused_rms_norm",
-    "model.model_config._fused_rotary_emb",
-    "model.model_config._is_using_mup",
-    "model.model_config._use_doc_masking",
-    "model.model_config._use_qkv_packed",
-    "model.model_config.flex_attention_mask"};
-constexpr std::string_view kNanotronIgnoredBeginnings[] = {"checkpoints",
-                                                           "data_stages",
-                                                           "general",
-                                                           "logging",
-                                                           "lighteval",
-                                                           "metrics_logging",
-                                                           "profiler",
-                                                           "tokenizer",
-                                                           "optimizer.optimizer_factory",
-                                                           "optimizer.learning_rate",
-                                                           "optimizer.clip_grad",
-                                                           "optimizer.weight_decay",
-                                                           "s3_upload",
-                                                           "model.init_method",
-                                                           "model.ddp_bucket_cap_mb",
-                                                           "model.make_vocab_size_divisible_by",
-                                                           "model.model_config._",
-                                                           "model.model_config.init",
-                                                           "model.model_config.rope"};
-constexpr UnmodelledOption kNanotronUnmodelled[] = {
-    {"parallelism.tp_linear_async_communication", kNoTensorOverlap},
-    {"parallelism.tp_recompute_allgather", "the repeated all-gather is not modelled"},
-    {"parallelism.expert_parallel_size", kNoExperts, kWithoutExperts, Leaves::more, "1"},
-    {"parallelism.moe", kNoExperts, kWithoutExperts, Leaves::more},
-    {"model.model_config.moe", kNoExperts, kWithoutExperts, Leaves::more},
-    {"model.model_config.num_experts", kNoExperts, kWithoutExperts, Leaves::more},
-    {"model.model_config.pretraining_tp",
-     "products in so many slices, as Hugging Face's Llama computes them, are not modelled"}};
-constexpr KnownOptions kNanotronKnown{kNanotronIgnored, kNanotronIgnoredBeginnings,
-                                      kNanotronUnmodelled};
-
-/// Leaves of a document, by the way to them: `parallelism.pp`.
-void flatten(const Value& value, const std::string& name, std::vector<ScriptOption>& out) {
-  if (value.kind == Value::Kind::map) {
-    for (const Value::Entry& entry : value.entries)
-      flatten(entry.value, name.empty() ? entry.key.text : name + "." + entry.key.text, out);
-  } else if (value.kind == Value::Kind::list) {
-    for (std::size_t i = 0; i < value.items.size(); ++i)
-      flatten(value.items[i], fmt::format("{}[{}]", name, i), out);
-  } else {
-    out.push_back({name, {value.kind == Value::Kind::null ? "null" : value.text}, value.line});
-  }
-}
-
-/// Throws InputError where its layers are no Llama's, which nanotron's configurations are unless a
-/// switch says otherwise.
-void refuse_other_models(ImportNotes& notes, const std::string& origin) {
-  for (const auto& [kind, what] : {std::pair{"mamba", "a state-space model, which is not modelled"},
-                                   {"starcoder2",
-                                    "a StarCoder2; give its config.json of Hugging "
-                                    "Face as model: and the degrees as pipeline:"}}) {
-    const std::string key = fmt::format("model.model_config.is_{}_config", kind);
-    if (is_true(notes.word(key, "")))
-      throw InputError(origin, fmt::format("{}: it is {}", key, what));
-  }
-  if (notes.mentions("model.model_config.d_model") || notes.mentions("model.model_config.ssm_cfg"))
-    throw InputError(
-        origin,
-        "model.model_config has d_model or ssm_cfg: it is a state-space model, which is "
-        "not modelled");
-}
-
-std::string nanotron_model(ImportNotes& notes, const std::string& origin) {
-  refuse_other_models(notes, origin);
-  std::string out = "model:\n  family: llama\n";
-  std::vector<std::string> unsaid;
-  const auto size = [&](const std::string& theirs, const std::string& ours, bool needed) {
-    const auto value = notes.number(theirs, "model." + ours);
-    if (value) out += fmt::format("  {}: {}\n", ours, *value);
-    if (!value && needed) unsaid.push_back(theirs);
-  };
-  const std::string config = "model.model_config.";
-  size(config + "num_hidden_layers", "num_layers", true);
-  size(config + "hidden_size", "hidden_size", true);
-  size(config + "intermediate_size", "ffn_hidden_size", true);
-  size(config + "num_attention_heads", "num_attention_heads", true);
-  size(config + "num_key_value_heads", "num_query_groups", false);
-  size(config + "head_dim", "head_dim", false);
-  size(config + "vocab_size", "vocab_size", true);
-  size(config + "sliding_window_size", "sliding_window", false);
-  size("tokens.sequence_length", "seq_length", true);
-  if (!unsaid.empty())
-    throw InputError(origin,
-                     fmt::format("it does not say {}, without which it would be another job; put "
-                                 "{} into the file",
-                                 fmt::join(unsaid, ", "), unsaid.size() > 1 ? "them" : "it"));
-  if (is_true(notes.word(config + "attention_bias", "model.biases"))) out += "  biases: qkv\n";
-  if (is_true(notes.word(config + "_use_qk_norm", "model.qk_norm"))) out += "  qk_norm: head\n";
-  const bool tied = is_true(notes.word(config + "tie_word_embeddings", "model.tie_embeddings"));
-  const std::string type = notes.word("model.dtype", "model.precision");
-  notes.has("optimizer.accumulate_grad_in_fp32", "model.precision: gradients in fp32");
-  return out + fmt::format("  tie_embeddings: {}\n  flash_attention: true\n  precision: {}\n", tied,
-                           type == "float32"   ? "fp32"
-                           : type == "float16" ? "mixed-fp16"
-                                               : "mixed-bf16");
-}
-
-Division nanotron_division(ImportNotes& notes) {
-  Division d;
-  d.stages = notes.number("parallelism.pp", "pipeline.stages").value_or(1);
-  d.width = notes.number("parallelism.dp", "pipeline.width").value_or(1);
-  d.tensor = notes.number("parallelism.tp", "pipeline.tensor").value_or(1);
-  if (notes.word("parallelism.pp_engine", "schedule") == "afab") d.schedule = "gpipe";
-  const std::string mode = notes.word("parallelism.tp_mode", "pipeline.sequence_parallel");
-  d.sequence_parallel = mode == "REDUCE_SCATTER" || mode == "reduce_scatter";
-  d.context = notes.number("parallelism.context_parallel_size", "pipeline.context").value_or(1);
-  const char* const experts = "parallelism.expert_parallel_size";
-  notes.unless_one(experts, notes.number(experts, "").value_or(1));
-  const char* const slices = "model.model_config.pretraining_tp";
-  notes.unless_one(slices, notes.number(slices, "").value_or(1));
-  for (const char* overlap :
-       {"parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather"}) {
-    const bool on = is_true(notes.word(overlap, "")) && d.tensor > 1;
-    notes.unless_one(overlap, on ? 2 : 1);
-  }
-  if (is_true(notes.word("parallelism.recompute_layer", "pipeline.recompute")))
-    d.recompute = "full";
-  const std::string zero = notes.word("optimizer.zero_stage", "pipeline.distributed_optimizer");
-  d.distributed_optimizer = zero == "1";
-  if (zero == "2" || zero == "3") {
-    notes.unmodelled("optimizer.zero_stage",
-                     "gradients and weights are not sharded here: as with zero_stage: 1");
-    if (d.width > 1) notes.leave_out("ZeRO's sharding of gradients and weights", Leaves::less);
-  }
-  d.distributed_optimizer |= zero == "2" || zero == "3";
-  d.microbatch_size =
-      notes.number("tokens.micro_batch_size", "pipeline.microbatch_size").value_or(1);
-  const auto accumulated =
-      notes.number("tokens.batch_accumulation_per_replica", "pipeline.global_batch_size");
-  d.batch = notes.product_of({d.microbatch_size, d.width, accumulated.value_or(1)}, "samples");
-  d.balanced = true;  // it divides by cost, the head included
-  d.stack = "nanotron";
-  notes.assume(
-      "stack: nanotron (its launches, traffic, memory and overlap; stack: none is the neutral "
-      "one)");
-  return d;
-}
-
-// ---- torchtitan
 
 constexpr std::string_view kTitanIgnored[] = {"training.steps",
                                               "training.max_norm",
@@ -317,158 +92,8 @@ constexpr UnmodelledOption kTitanUnmodelled[] = {
     {"fault_tolerance.", "replicas that come and go are not modelled"}};
 constexpr KnownOptions kTitanKnown{kTitanIgnored, kTitanIgnoredBeginnings, kTitanUnmodelled};
 
-std::string trimmed(std::string_view text) {
-  const auto from = text.find_first_not_of(" \t\r");
-  const auto to = text.find_last_not_of(" \t\r");
-  return from == std::string_view::npos ? "" : std::string(text.substr(from, to - from + 1));
-}
-
-/// Up to a comment; quotes are taken off.
-std::string toml_value(std::string_view text) {
-  const std::string value = trimmed(text);
-  if (value.empty() || (value[0] != '"' && value[0] != '\''))
-    return trimmed(value.substr(0, value.find('#')));
-  return value.substr(1, value.find(value[0], 1) - 1);
-}
-
-/// Of a line of TOML: brackets and braces that it opens, less those that it closes, outside of
-/// texts and comments.
-int brackets_opened(std::string_view line) {
-  int opened = 0;
-  char quote = 0;
-  for (const char c : line) {
-    if (quote != 0) {
-      if (c == quote) quote = 0;
-    } else if (c == '#') {
-      break;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else {
-      opened += (c == '[' || c == '{' ? 1 : 0) - (c == ']' || c == '}' ? 1 : 0);
-    }
-  }
-  return opened;
-}
-
-/// Of TOML what these files use: `[section]` and `key = value`, a list also over several lines (a
-/// whole library for that takes seconds to compile).
-std::vector<ScriptOption> toml_options(std::string_view text) {
-  std::vector<ScriptOption> options;
-  std::string section;
-  int open = 0;
-  for (int line = 1; !text.empty(); ++line) {
-    const std::string one = trimmed(text.substr(0, text.find('\n')));
-    text.remove_prefix(
-        std::min(text.size(), text.find('\n') == text.npos ? text.size() : text.find('\n') + 1));
-    const auto equals = one.find('=');
-    if (open > 0) {
-      open += brackets_opened(one);
-      options.back().values.back() += one;
-    } else if (one.starts_with('[')) {
-      section = one.substr(1, one.find(']') - 1) + ".";
-    } else if (!one.starts_with('#') && equals != one.npos) {
-      options.push_back({section + trimmed(std::string_view(one).substr(0, equals)),
-                         {toml_value(std::string_view(one).substr(equals + 1))},
-                         line});
-      open = brackets_opened(std::string_view(one).substr(equals + 1));
-    }
-  }
-  return options;
-}
-
-bool of_titan(const ScriptOption& option) {
-  return option.name.starts_with("parallelism.") || option.name.starts_with("training.") ||
-         option.name.starts_with("activation_checkpoint.") ||
-         option.name.starts_with("experimental.pipeline");
-}
-
-/// Is it an option by which a launch is one of torchtitan's?
-bool is_titan_flag(const std::string& name) {
-  return name.find('.') != name.npos || name == "config-file";
-}
-
-/// What a script's --job.config_file says, which its flags go over.
-std::vector<ScriptOption> options_of_file(const std::vector<ScriptOption>& flags,
-                                          const std::string& origin) {
-  const auto named = std::ranges::find_if(flags, [](const ScriptOption& o) {
-    return (o.name == "job.config_file" || o.name == "config_file") && !o.values.empty();
-  });
-  if (named == flags.end()) return {};
-  const std::string& name = named->values.front();
-  std::filesystem::path path = std::filesystem::path(origin).parent_path() / name;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) {
-    path = path.parent_path() / std::filesystem::path(name).filename();
-    const std::filesystem::path beside =
-        std::filesystem::path(origin).parent_path() / path.filename();
-    if (std::filesystem::is_regular_file(beside, ignored)) path = beside;
-  }
-  if (!std::filesystem::is_regular_file(path, ignored))
-    throw InputError(origin, fmt::format("the file of --job.config_file, '{}', is not beside it: "
-                                         "put it there, or import that file instead",
-                                         printable(name)));
-  Documents documents;
-  return toml_options(documents.text(path.string()));
-}
-
-/// Appends what --define says of how many GPUs a launch takes, where no flag says it; NGPU is the
-/// number of a node in torchtitan's run_train.sh.
-void add_defined_gpus(const ScriptSurroundings& defined, std::vector<ScriptOption>& options) {
-  for (const auto& [name, option] :
-       {std::pair{"nnodes", "nnodes"}, std::pair{"nproc_per_node", "nproc_per_node"},
-        std::pair{"NGPU", "nproc_per_node"}}) {
-    const auto value = defined.find(name);
-    if (value == defined.end() ||
-        std::ranges::find(options, option, &ScriptOption::name) != options.end())
-      continue;
-    ScriptOption& added = options.emplace_back();
-    added.name = option;
-    added.values = {value->second};
-    added.shown = fmt::format("--define {}", name);
-  }
-}
-
-/// A file of TOML, or flags in a script.
-std::vector<ScriptOption> titan_options(const std::string& text, const std::string& origin,
-                                        const ScriptSurroundings& defined) {
-  std::vector<ScriptOption> options = toml_options(text);
-  std::erase_if(options,
-                [](const ScriptOption& o) { return o.name.find_first_of("-$ ") != o.name.npos; });
-  const bool is_toml = std::ranges::any_of(options, of_titan);
-  std::vector<ScriptOption> flags =
-      is_toml ? std::vector<ScriptOption>{}
-              : script_launch(text, origin, defined, is_titan_flag).options;
-  for (ScriptOption& flag : flags) std::ranges::replace(flag.name, '-', '_');
-  if (!is_toml) options = options_of_file(flags, origin);
-  for (ScriptOption& flag : flags) options.push_back(std::move(flag));
-  if (std::ranges::none_of(options, of_titan))
-    throw InputError(origin,
-                     "has none of torchtitan's options, such as [parallelism] "
-                     "pipeline_parallel_degree or --training.local_batch_size");
-  add_defined_gpus(defined, options);
-  return options;
-}
-
-/// What a job trains: keys of a model, a line each, and how many layers these make.
-struct TitanModel {
-  std::string keys;
-  std::int64_t layers = 1;
-  std::string missing;
-};
-
-TitanModel model_of_name(const std::string& name) {
-  if (!name.ends_with(".json"))
-    return {fmt::format("  base: {}\n", name), load_model(name).num_layers, ""};
-  const NearestModel nearest = nearest_model(name);
-  TitanModel model{"", nearest.model.num_layers, nearest.missing};
-  for (const auto& [key, value] : shape_keys(nearest.model))
-    if (key != "seq_length" && key != "precision")
-      model.keys += fmt::format("  {}: {}\n", key, value);
-  return model;
-}
-
 /// That of `given`, or of the flavor, from the registry or as torchtitan's newer flags name it.
-TitanModel titan_model(ImportNotes& notes, const std::string& given, const std::string& origin) {
+NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::string& origin) {
   std::string name, flavor;
   for (const char* key : {"module", "model.name"})
     if (notes.mentions(key)) name = notes.word(key, "model");
@@ -489,7 +114,7 @@ TitanModel titan_model(ImportNotes& notes, const std::string& given, const std::
                         : fmt::format("the sizes of the flavor '{} {}' are not known here",
                                       printable(name), printable(flavor)),
                     titan_flavor_names()));
-  TitanModel model{fmt::format("  name: {} {}\n{}", known->name, known->flavor,
+  NamedModel model{fmt::format("  name: {} {}\n{}", known->name, known->flavor,
                                known->keys.starts_with("base") ? "" : "  family: llama\n"),
                    1, std::string(known->missing)};
   std::string_view keys = known->keys;
@@ -517,7 +142,7 @@ constexpr TitanSchedule kTitanSchedules[] = {{"1F1B", "1f1b", 1},
 /// Of the present name and of earlier ones.
 class Titan {
  public:
-  Titan(ImportNotes& notes, const JobCluster& cluster, TitanModel model, std::string origin)
+  Titan(ImportNotes& notes, const JobCluster& cluster, NamedModel model, std::string origin)
       : notes_(notes), cluster_(cluster), model_(std::move(model)), origin_(std::move(origin)) {}
 
   /// Call it when the degrees are known.
@@ -816,7 +441,7 @@ class Titan {
 
   ImportNotes& notes_;
   const JobCluster& cluster_;
-  TitanModel model_;
+  NamedModel model_;
   std::string origin_;
   std::int64_t first_less_ = 1, last_less_ = 1;
   bool sharded_ = false, is_fp8_ = false;
@@ -824,22 +449,6 @@ class Titan {
 };
 
 }  // namespace
-
-std::string scenario_of_nanotron(const std::string& text, const std::string& origin,
-                                 const std::string& cluster) {
-  std::vector<ScriptOption> options;
-  const Value document = parse_document(text, origin);
-  flatten(document, "", options);
-  if (document.find("parallelism") == nullptr && document.find("tokens") == nullptr)
-    throw InputError(origin, "is no configuration of nanotron: neither 'parallelism' nor 'tokens'");
-  const JobCluster where(cluster);
-  ImportNotes notes(std::move(options), "", kNanotronKnown);
-  std::string model = nanotron_model(notes, origin);
-  const Division d = nanotron_division(notes);
-  const std::string cluster_part = where.text(notes, gpus_of(d, notes), kGpusPerNode);
-  model += notes.missing("  ");
-  return head(origin, "nanotron-config", notes) + model + text_of(d, cluster_part);
-}
 
 std::string scenario_of_torchtitan(const std::string& text, const std::string& origin,
                                    const std::string& cluster, const ScriptSurroundings& defined,
@@ -867,7 +476,7 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
                   "is the neutral one)",
                   d.stack));
   model += notes.missing("  ");
-  return head(origin, "torchtitan-config", notes) + model + text_of(d, cluster_part);
+  return job_head(origin, "torchtitan-config", notes) + model + division_text(d, cluster_part);
 }
 
 }  // namespace penstock
