@@ -73,6 +73,7 @@ SearchOptions search_options(const Arguments& arguments, PlanOptions& options) {
   search.most_trials = search.most_evaluations / kEvaluationsPerTrial;
   search.most_seconds = options.positive("time-limit").value_or(kUsualSeconds);
   search.top = static_cast<std::size_t>(options.integer("top", kMostPlans).value_or(5));
+  search.all_degrees = arguments.flag("top");
   search.uniform_recompute = arguments.flag("uniform-recompute");
   return search;
 }

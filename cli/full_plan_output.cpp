@@ -239,7 +239,7 @@ std::string plans_table(const FullPlan& full, std::size_t width) {
     const Judgement& j = row.offer.plan.judgement;
     if (much_attention(j.mfu, j.mfu_causal))
       text += fmt::format("plan {}: MFU {:.1f} % with causal attention counted by half\n",
-                          row.number, 100 * j.mfu_causal);
+                          row.number.substr(0, row.number.find('=')), 100 * j.mfu_causal);
   }
   text += recommendation_text(full);
   if (const auto error = expected_error(recommended_offer(full).scenario))

@@ -3,6 +3,7 @@
 #include "base/units.hpp"
 #include "base/numbers.hpp"
 #include "base/suggest.hpp"
+#include "base/text.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <fmt/ranges.h>
@@ -87,7 +88,7 @@ std::int64_t PlanOptions::batch(PlanSource& source) {
   constexpr std::int64_t kMillion = 1'000'000, kMebi = 1 << 20, kKibi = 1 << 10;
   const char unit = text.empty() ? '\0' : static_cast<char>(std::toupper(text.back()));
   const bool millions = unit == 'M', thousands = unit == 'K' && tokens;
-  if (millions || thousands) text.pop_back();
+  if (millions || thousands) text = trimmed(text.substr(0, text.size() - 1));
   const auto n = parse_number<double>(without_commas(text));
   const double most = tokens ? 1e15 : static_cast<double>(kMostSamples);
   const bool more = tokens && (millions || thousands) && n && *n > 0 && *n <= most / kMebi;

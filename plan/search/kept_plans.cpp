@@ -61,7 +61,7 @@ void name_strengths(std::vector<FoundPlan>& plans) {
   name("simplicity", [](const FoundPlan& p) { return things_to_set_up(p.choice); });
 }
 
-/// What a plan is an example of.
+/// What a plan is an example of: how a device's stages lie, and whether its backward is split.
 auto idea_of(const Choice& choice) {
   const PlanFamily& family = choice.family;
   const Schedule& schedule = *family.schedule;
@@ -69,7 +69,12 @@ auto idea_of(const Choice& choice) {
   const bool pipeline = family.shape.depth > 1;  // of one stage there is nothing to order
   const bool split = pipeline && !there_and_back && schedule.splits_backward;
   return std::tuple(schedule.update, pipeline && there_and_back, pipeline && family.chunks > 1,
-                    split, family.shape.depth, family.shape.tensor, family.shape.context);
+                    split);
+}
+
+auto degrees_of(const Choice& choice) {
+  const Shape& shape = choice.family.shape;
+  return std::tuple(shape.depth, shape.tensor, shape.context);
 }
 
 constexpr double kSameTime = 1e-9;
@@ -185,7 +190,7 @@ bool KeptPlans::dominated(double cost, double memory_bytes, const Choice& choice
   });
 }
 
-std::vector<FoundPlan> KeptPlans::offer(std::size_t most) const {
+std::vector<FoundPlan> KeptPlans::offer(std::size_t most, bool all_degrees) const {
   std::vector<bool> offered(plans_.size(), false);
   std::size_t count = 0;
   const auto add = [&](std::size_t i) {
@@ -195,7 +200,9 @@ std::vector<FoundPlan> KeptPlans::offer(std::size_t most) const {
   };
   const auto any_of_idea = [&](const FoundPlan& plan, auto&& is) {
     for (std::size_t i = 0; i < plans_.size(); ++i)
-      if (offered[i] && idea_of(plans_[i].choice) == idea_of(plan.choice) && is(plans_[i]))
+      if (offered[i] && idea_of(plans_[i].choice) == idea_of(plan.choice) &&
+          (!all_degrees || degrees_of(plans_[i].choice) == degrees_of(plan.choice)) &&
+          is(plans_[i]))
         return true;
     return false;
   };

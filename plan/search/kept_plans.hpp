@@ -8,8 +8,8 @@
 //
 // Times within the model's error of each other are equal: of plans that cost as much as the best,
 // the simplest is the one to run. Of each idea (how a device's stages lie, whether its backward is
-// split; depth, tensor and context degree) one plan is offered: the cheapest, or what is smallest
-// or simplest of all.
+// split) one plan is offered, the cheapest, beside what is smallest or simplest of all; where all
+// degrees are asked for, one for each depth, tensor and context degree.
 #pragma once
 
 #include "plan/search/candidate.hpp"
@@ -69,8 +69,8 @@ class KeptPlans {
 
   /// The best and the one to run, whatever `most` is; the simplest and the smallest of those at
   /// most `kSlowest` times as expensive, then what is dominated by none, then the others, of these
-  /// one of each idea; best first.
-  std::vector<FoundPlan> offer(std::size_t most) const;
+  /// one of each idea, with `all_degrees` one of each idea and its degrees; best first.
+  std::vector<FoundPlan> offer(std::size_t most, bool all_degrees = false) const;
 
   static constexpr double kSlowest = 1.5;
 

@@ -725,7 +725,7 @@ class Search {
     if (kept_.empty() && out_.lower_bound == kUnlimited) out_.infeasible_because = why_nothing();
     out_.single_layers = steps_.single_layers();
     answers_.tell(out_);
-    out_.plans = kept_.offer(options_.top);
+    out_.plans = kept_.offer(options_.top, options_.all_degrees);
     out_.found = kept_.all();
   }
 

@@ -74,6 +74,7 @@ struct SearchOptions {
   /// (there_and_back.hpp), for each time that is aimed at.
   std::size_t most_trials = 300;
   std::size_t top = 5;             ///< plans (kept_plans.hpp)
+  bool all_degrees = false;        ///< of an idea, also with other degrees
   bool uniform_recompute = false;  ///< every stage recomputes alike
   std::vector<Start> starts = {};
   /// May a start that makes updates of other than the problem's samples be the answer? Else it is

@@ -137,11 +137,10 @@ std::int64_t samples_of(std::int64_t tokens, std::int64_t tokens_per_sample) {
 }
 
 void check_batch(std::int64_t samples, std::int64_t tokens_per_sample, const PlanSource& source) {
-  // The largest batches that were published have 60 million tokens, and 16 samples at least.
-  constexpr std::int64_t kMostTokens = 256'000'000, kLeastSamples = 16;
+  // The largest batches that were published have 60 million tokens.
+  constexpr std::int64_t kMostTokens = 256'000'000;
   if (source.batch_in_samples || source.batch_tokens || tokens_per_sample == 0) return;
-  if (samples <= kMostTokens / tokens_per_sample || samples < kLeastSamples * tokens_per_sample)
-    return;
+  if (samples <= kMostTokens / tokens_per_sample || samples < tokens_per_sample) return;
   const std::int64_t meant = samples / tokens_per_sample;
   throw InputError(
       "--batch",

@@ -90,7 +90,7 @@ SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOpti
   }
   if (single_layers) search_alike_layers(problem, axes, options, kept, all);
   all.found = kept.all();
-  all.plans = kept.offer(options.top);
+  all.plans = kept.offer(options.top, options.all_degrees);
   all.gap.reset();
   all.known_orders_gap.reset();
   if (kept.empty()) return all;

@@ -482,6 +482,7 @@ class Batches(Case):
             self.assertEqual((result["batch"], result["tokens_per_update"]), (512, 4194304))
         for tokens in "256K tokens", "0.25M tokens", "262,144 tokens":
             self.assertEqual(self.json("plan", *search, "--batch", tokens, "--stages", 2)["batch"], 32)
+        self.assertIn("is the batch in tokens?", self.no_plan(*search, "--batch", 65536), "8 samples of 8192 tokens")
         self.assertIn("the nearest that are: 8192 and 16384", self.no_plan(*search, "--batch", "10000 tokens"))
         scenario = self.folder / "tokens.yaml"
         scenario.write_text("model: llama-3-8b\ncluster: dgx-h100\nschedule: 1f1b\n"
