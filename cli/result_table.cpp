@@ -81,8 +81,15 @@ std::string flops_text(double tflops) {
                      : fmt::format("{:.3g} GFLOP/s", tflops * 1e3);
 }
 
+/// Does the real job take longer than this, or less time?
+const char* time_bound_of(const Scenario& s) {
+  if (s.left_out().empty()) return "";
+  if (s.missing_saves.find(kFrozenWeights) == std::string::npos) return "at best ";
+  return s.left_out() == kFrozenWeights ? "at most " : "about ";
+}
+
 std::string how_fast(const Simulation& s, const Result& r) {
-  std::string text = s.scenario.left_out().empty() ? "How fast?  " : "How fast?  at best ";
+  std::string text = fmt::format("How fast?  {}", time_bound_of(s.scenario));
   const bool each = s.program.versions.kind == VersionRule::Kind::stash;
   const std::string per = !each                              ? "update"
                           : s.program.placement.replicated() ? "microbatch of every replica"

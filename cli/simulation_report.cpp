@@ -306,10 +306,17 @@ std::string rate_text(double per_s) {
 
 std::string timeline_section(const Simulation& s, SectionText text, std::uint32_t replicas,
                              TimeWindow window) {
+  const Placement& placement = s.program.placement;
   std::vector<AlikeRow> rows;
-  for (int d = 0; d < s.program.ops.devices(); ++d)
-    if (replicas == 0 || s.program.placement.replica_of(d) < replicas)
-      rows.push_back({fmt::format("device {}", d), {d}});
+  for (int d = 0; d < placement.devices(); ++d) {
+    if (replicas > 0 && placement.replica_of(d) >= replicas) continue;
+    const std::vector<std::uint32_t>& stages = placement.stages_at(placement.position_of(d));
+    rows.push_back(
+        {replicas == 1 && placement.replicated()
+             ? fmt::format("stage{} {}", stages.size() > 1 ? "s" : "", fmt::join(stages, ","))
+             : fmt::format("device {}", d),
+         {d}});
+  }
   return run_timeline(s, std::move(text), rows, window, replicas == 0);
 }
 

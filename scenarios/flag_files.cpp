@@ -2,6 +2,7 @@
 
 #include "base/error.hpp"
 #include "base/suggest.hpp"
+#include "base/text.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/scenario.hpp"
 
@@ -79,10 +80,8 @@ std::string dashed(std::string text) {
   return lower_case(text);
 }
 
-bool is_true(const Value* value) {
-  if (value == nullptr || value->kind != Value::Kind::scalar) return false;
-  const std::string text = lower_case(value->text);
-  return text == "true" || text == "1" || text == "yes";
+bool says_yes(const Value* value) {
+  return value != nullptr && value->kind == Value::Kind::scalar && is_true(value->text);
 }
 
 bool is_null(const Value& value) {
@@ -163,11 +162,11 @@ class FlagSection {
     if (key == "activation" || key == "activation-func") {
       if (text.find("glu") != text.npos) add("swiglu");
     } else if (key == "gated-linear-unit") {
-      if (is_true(&e.value)) add("swiglu");
+      if (says_yes(&e.value)) add("swiglu");
     } else if (key == "add-bias-linear" || key == "bias") {
       add(text == "false" ? "disable-bias-linear" : "add-bias-linear");
     } else if (key == "share-embeddings-and-output-weights") {
-      if (!is_true(&e.value) && e.value.kind != Value::Kind::null)
+      if (!says_yes(&e.value) && e.value.kind != Value::Kind::null)
         add("untie-embeddings-and-output-weights");
     } else if (key == "precision" || key == "mixed-precision") {
       if (text.find("bf16") != text.npos)
@@ -175,7 +174,7 @@ class FlagSection {
       else if (text.find("16") != text.npos)
         add("fp16");
     } else if (key == "grad-reduce-in-fp32") {
-      if (!is_true(&e.value) && !text.empty()) add("grad-reduce-in-bf16");
+      if (!says_yes(&e.value) && !text.empty()) add("grad-reduce-in-bf16");
     } else if (key == "num-query-groups") {
       out_.add_option("num-query-groups", e.value, e.key.text);
       if (e.value.kind != Value::Kind::null) add("group-query-attention");
@@ -361,6 +360,8 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
   if (entry(model, "bert-binary-head") != nullptr ||
       (type != nullptr && lower_case(type->text).starts_with("bert")))
     job.programs.emplace_back("pretrain_bert");
+  if (const Value* peft = entry(&document, "peft"); peft != nullptr && !is_null(*peft))
+    out.add_option("peft", "", *peft, "peft");
   FlagSection section(out, kNeMoNames);
   for (const char* name : {"trainer", "model", "train", "data", "optim", "optimizer", "ddp", "dist",
                            "mixed-precision", "tokenizer", "dataset", "comm-overlap"}) {
@@ -396,7 +397,7 @@ void read_deepspeed(const Value& config, OptionReader& out) {
     if (value != nullptr) out.add_option(name, *value, shown);
   };
   const auto add_switch = [&](const char* name, const Value* value, const char* shown) {
-    if (is_true(value)) out.add_option(name, "", *value, shown);
+    if (says_yes(value)) out.add_option(name, "", *value, shown);
   };
   const Value* zero = entry(&config, "zero-optimization");
   add("zero-stage", entry(zero, "stage"), "zero_optimization.stage");
@@ -470,7 +471,7 @@ void read_neox(const Value& document, const std::string& origin, OptionReader& o
   const Value* width = entry(&document, "intermediate-size");
   if (gated) out.add_option("swiglu", "", document, "activation: " + activation);
   const Value* biases = entry(&document, "use-bias-in-attn-linear");
-  if (llama || (biases != nullptr && !is_true(biases)))
+  if (llama || (biases != nullptr && !says_yes(biases)))
     out.add_option("disable-bias-linear", "", biases != nullptr ? *biases : document,
                    biases != nullptr ? "use_bias_in_attn_linear: false" : "mlp_type: llama");
   if (gated && usual > 0 && !llama) {
@@ -510,6 +511,26 @@ bool is_deepspeed(const Value& document) {
          entry(&document, "train-batch-size") != nullptr;
 }
 
+/// Throws InputError where a file is another trainer's, by a key that it alone has: what else it
+/// says may have Megatron-LM's names, but not their meaning.
+void refuse_other_trainers(const Value& document, const std::string& origin) {
+  constexpr std::pair<std::string_view, const char*> kOthers[] = {
+      {"base-model", "Axolotl"},
+      {"model-name-or-path", "a trainer of Hugging Face's models (TRL, LLaMA-Factory)"}};
+  const char* whose =
+      entry(entry(&document, "model"), "component-") != nullptr ? "torchtune" : nullptr;
+  for (const auto& [key, trainer] : kOthers)
+    if (entry(&document, key) != nullptr) whose = trainer;
+  if (whose != nullptr)
+    throw InputError(origin,
+                     fmt::format("is a configuration of {}, which is not read: write a scenario "
+                                 "(`penstock init`) with its config.json as model: {{base: "
+                                 "config.json, seq_length: N}} and its degrees as pipeline:. "
+                                 "Training adapters alone (LoRA) is not modelled: all weights are "
+                                 "trained there, which takes at most that time and memory",
+                                 whose));
+}
+
 }  // namespace
 
 bool has_keys_of_job(const std::string& text, const std::string& origin) {
@@ -539,6 +560,7 @@ void read_flag_file(const std::string& text, MegatronJob& job) {
   const Value document = parse_document(text, job.origin);
   OptionReader out(job);
   job.is_script = false;
+  refuse_other_trainers(document, job.origin);
   const Value* arguments = entry(&document, "model-args");
   if (arguments != nullptr) {
     read_flags(*arguments, out);

@@ -109,7 +109,7 @@ void add_model(Flags& flags, const TransformerSpec& m) {
     flags.add_flag("num-query-groups", m.num_query_groups);
   }
   flags.add_flag("seq-length", m.seq_length);
-  flags.add_flag("max-position-embeddings", m.seq_length);
+  flags.add_flag("max-position-embeddings", std::max(m.seq_length, m.learned_positions()));
   flags.add_flag("vocab-size", m.vocab_size);
   const LayerForm f = m.form();
   if (f.gated_mlp) flags.add_flag("swiglu");
@@ -122,6 +122,10 @@ void add_model(Flags& flags, const TransformerSpec& m) {
   if (m.head_dim) flags.add_flag("kv-channels", *m.head_dim);
   if (m.sliding_window) flags.add_flag("window-size", fmt::format("{},0", *m.sliding_window - 1));
   if (m.full_attention_every) flags.add_flag("window-attn-skip-freq", *m.full_attention_every);
+  if (!f.dropout ||
+      f.gated_mlp)  // Megatron-LM's default is 0.1 of both; a gated MLP means none here
+    for (const char* flag : {"attention-dropout", "hidden-dropout"})
+      flags.add_flag(flag, f.dropout ? "0.1" : "0");
   if (!m.tie_embeddings) flags.add_flag("untie-embeddings-and-output-weights");
   if (m.flash_attention)
     flags.add_flag("use-flash-attn");

@@ -134,6 +134,7 @@ constexpr std::string_view kIgnoredBeginnings[] = {"log-",
 
 constexpr const char* kNoLatent = "multi-latent attention is not modelled";
 constexpr const char* kLatent = "multi-latent attention";
+constexpr const char* kAdapters = "only adapters are trained: not modelled";
 constexpr const char* kNo8Bits = "8-bit numbers are not modelled: times are those of 16 bits";
 constexpr const char* kNoOffload = "offloading is not modelled";
 constexpr const char* kOffload = "offloading";
@@ -208,8 +209,16 @@ constexpr UnmodelledOption kUnmodelledFlags[] = {
     {"enable-zbh1-exact-semantics", "each stage's step is its own here"},
     {"use-tutel", kNoExperts, nullptr, Leaves::nothing, "0", "num-experts"},
     {"use-torch-compile", "compiled layers are not modelled"},
-    {"peft", "only adapters are trained: not modelled", "frozen weights", Leaves::less},
-    {"lora-", "only adapters are trained: not modelled", "frozen weights", Leaves::less},
+    {"peft", kAdapters, kFrozenWeights, Leaves::less},
+    {"use-peft", kAdapters, kFrozenWeights, Leaves::less},
+    {"lora-", kAdapters, kFrozenWeights, Leaves::less},
+    {"use-lora", kAdapters, kFrozenWeights, Leaves::less},
+    {"qlora", kAdapters, kFrozenWeights, Leaves::less},
+    {"adapter", kAdapters, kFrozenWeights, Leaves::less},
+    {"freeze-", "a part of the weights is not trained: not modelled", kFrozenWeights, Leaves::less},
+    {"train-type", kAdapters, kFrozenWeights, Leaves::less, "full"},
+    {"tuner-type", kAdapters, kFrozenWeights, Leaves::less, "full"},
+    {"finetuning-type", kAdapters, kFrozenWeights, Leaves::less, "full"},
     {"heterogeneous-layers-config", "layers unlike each other are not modelled",
      "layers unlike each other", Leaves::more},
     {"linear-attention", "linear attention is not modelled", "linear attention", Leaves::more},

@@ -73,6 +73,7 @@ class Import : public ImportNotes {
     std::optional<std::int64_t> length = number("seq-length", "model.seq_length");
     if (!length) length = number("encoder-seq-length", "model.seq_length");
     if (!length) ask("seq-length");
+    shape_.seq_length = length.value_or(1);
     std::string out = given_model_.empty() ? sizes() : base();
     out += fmt::format("  seq_length: {}\n  flash_attention: {}\n", length.value_or(1), flash());
     const bool bf16 = has("bf16", "model.precision: mixed-bf16");
@@ -187,6 +188,7 @@ class Import : public ImportNotes {
                                    : means_llama(!positions.empty(), "positions") ? "rotary"
                                                                                   : "learned";
     if (place != (gated ? "rotary" : "learned")) say("positions", place.data());
+    out += position_rows(place == "learned");
     const bool rms = norm == "rmsnorm" || means_llama(!norm.empty(), "norm");
     if (rms != gated) say("norm", rms ? "rms" : "layer");
     const bool unbiased = has("disable-bias-linear", "model.biases: none");
@@ -203,6 +205,16 @@ class Import : public ImportNotes {
     is("qk-layernorm", "model.qk_norm: head", "qk_norm", "head");
     is("gpt-j-residual", "model.parallel_residual: true", "parallel_residual", "true");
     return out;
+  }
+
+  /// Of a learned table that is longer than the sequences.
+  std::string position_rows(bool learned) {
+    if (!learned) return "";
+    const auto rows =
+        parse_number<std::int64_t>(word("max-position-embeddings", "model.position_rows"));
+    if (rows && *rows > shape_.seq_length) return fmt::format("  position_rows: {}\n", *rows);
+    ignore("max-position-embeddings");
+    return "";
   }
 
   /// Megatron-LM's default is 0.1 of both; a llama of ours has none unless a flag says so.
@@ -360,6 +372,46 @@ class Import : public ImportNotes {
     return master + moments;
   }
 
+  std::string schedule_of(std::int64_t stages, bool interleaved) {
+    const bool zero_bubble = has("enable-zbh1-pipeline", "schedule: zb-h1") && stages > 1;
+    std::string out = fmt::format("schedule: {}\n", interleaved   ? "interleaved-1f1b"
+                                                    : zero_bubble ? "zb-h1"
+                                                                  : "1f1b");
+    // Without chunks Megatron-LM sends and receives together and waits for both.
+    out += fmt::format("transfers: {}\n", stages > 1 && !interleaved ? "coupled" : "overlapped");
+    if (interleaved)
+      unmodelled("no-overlap-p2p-communication",
+                 "messages between interleaved stages overlap computation here: too fast");
+    else
+      has("no-overlap-p2p-communication", "transfers: coupled");
+    return out;
+  }
+
+  std::string batch_of(std::int64_t micro, std::int64_t width) {
+    const auto batch = number("global-batch-size", "pipeline.global_batch_size");
+    const auto steps =
+        number("gradient-accumulation-steps", "microbatches of a replica in an update");
+    const std::string out =
+        fmt::format("  global_batch_size: {}\n",
+                    batch ? *batch : product_of({micro, width, steps.value_or(1)}, "samples"));
+    if (!batch && !steps)
+      assume(
+          "pipeline.global_batch_size: one microbatch per replica and update (no "
+          "--global-batch-size: Megatron-LM's default)");
+    return out;
+  }
+
+  /// Of gradients over the GPUs that share a stage's weights.
+  std::string reduction_of(std::int64_t sharers, bool interleaved) {
+    const bool overlaps = sharers > 1 && !interleaved;
+    const char* const overlap = overlaps       ? "pipeline.reduction.overlap: backward"
+                                : sharers == 1 ? "nothing, with a single replica"
+                                               : "not modelled with chunks: reduced at the end";
+    const bool given = has("overlap-grad-reduce", overlap);
+    return overlaps ? fmt::format("  reduction: {{overlap: {}}}\n", given ? "backward" : "none")
+                    : "";
+  }
+
   std::string rest() {
     const std::int64_t tensor =
         number({"tensor-model-parallel-size", "model-parallel-size"}, "pipeline.tensor")
@@ -375,7 +427,6 @@ class Import : public ImportNotes {
         width_of(product_of({tensor, context, stages}, "GPUs"));
     const std::int64_t width = told_width.value_or(1);
     const std::int64_t sharers = width * context;
-    const auto batch = number("global-batch-size", "pipeline.global_batch_size");
     const bool sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
@@ -391,17 +442,7 @@ class Import : public ImportNotes {
                     "neutral one)",
                     stack_));
     const bool interleaved = chunks > 1;
-    const bool zero_bubble = has("enable-zbh1-pipeline", "schedule: zb-h1") && stages > 1;
-    out += fmt::format("schedule: {}\n", interleaved   ? "interleaved-1f1b"
-                                         : zero_bubble ? "zb-h1"
-                                                       : "1f1b");
-    // Without chunks Megatron-LM sends and receives together and waits for both.
-    out += fmt::format("transfers: {}\n", stages > 1 && !interleaved ? "coupled" : "overlapped");
-    if (interleaved)
-      unmodelled("no-overlap-p2p-communication",
-                 "messages between interleaved stages overlap computation here: too fast");
-    else
-      has("no-overlap-p2p-communication", "transfers: coupled");
+    out += schedule_of(stages, interleaved);
     out += fmt::format("pipeline:\n  stages: {}\n", stages);
     if (interleaved) out += fmt::format("  chunks: {}\n", chunks);
     if (const auto group = number({"microbatch-group-size-per-virtual-pipeline-stage",
@@ -417,24 +458,11 @@ class Import : public ImportNotes {
       out += "  transfers_divided: true\n";
     if (shared) out += "  distributed_optimizer: true\n";
     out += fmt::format("  microbatch_size: {}\n", micro);
-    const auto steps =
-        number("gradient-accumulation-steps", "microbatches of a replica in an update");
-    out += fmt::format("  global_batch_size: {}\n",
-                       batch ? *batch : product_of({micro, width, steps.value_or(1)}, "samples"));
-    if (!batch && !steps)
-      assume(
-          "pipeline.global_batch_size: one microbatch per replica and update (no "
-          "--global-batch-size: Megatron-LM's default)");
+    out += batch_of(micro, width);
     out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
-    const bool overlaps = sharers > 1 && !interleaved;
-    const char* const overlap = overlaps       ? "pipeline.reduction.overlap: backward"
-                                : sharers == 1 ? "nothing, with a single replica"
-                                               : "not modelled with chunks: reduced at the end";
-    const bool given = has("overlap-grad-reduce", overlap);
-    if (overlaps) out += fmt::format("  reduction: {{overlap: {}}}\n", given ? "backward" : "none");
-    return out;
+    return out + reduction_of(sharers, interleaved);
   }
 
   /// Returns whether replicas share the optimizer's state, in `stage` 1 to 3 of ZeRO or of what is
@@ -500,7 +528,8 @@ class Import : public ImportNotes {
     const auto nodes = number({"nnodes", "num-nodes", "nodes"}, "cluster.nodes");
     const auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
                              "cluster.devices_per_node");
-    const auto world = processes(nodes, each);
+    auto world = processes(nodes, each);
+    if (!world && !(nodes && each)) world = gpus_asked();
     const bool counted = world || nodes;
     if (!counted && cluster_.gpus()) not_asked({"nnodes", "num-nodes", "nodes", "world-size"});
     if (!counted && !each && !cluster_.gpus()) {
@@ -522,6 +551,13 @@ class Import : public ImportNotes {
       assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {})",
                          std::max<std::int64_t>(1, width), gpus, model_gpus));
     return std::max<std::int64_t>(1, width);
+  }
+
+  /// Returns the GPUs of the whole job that Slurm is asked for: --gpus=16, or a100:16.
+  std::optional<std::int64_t> gpus_asked() {
+    const std::string text = word("gpus", "cluster");
+    const auto count = parse_number<std::int64_t>(text.substr(text.rfind(':') + 1));
+    return count && *count > 0 ? count : number("gpus", "cluster");
   }
 
   /// Returns the world's size, where it is said. Tasks are GPUs unless they start processes of

@@ -66,6 +66,7 @@ struct Scenario : Parallelism {
 
   /// What of the real model is left out (model.missing): memory is at least, speed at best what
   /// results say; and what is left out that saves memory (model.missing_saves): it is at most that.
+  /// Of kFrozenWeights time is at most that, too, as they have no gradients to compute.
   std::string missing, missing_saves;
   /// All that is left out; "" where nothing is.
   std::string left_out() const;
@@ -158,6 +159,8 @@ std::string data_folder();
 std::vector<std::string> shipped_names(const std::string& folder);
 
 TransformerSpec load_model(const std::string& name);
+/// What of a job that trains adapters alone is left out (model.missing_saves).
+inline constexpr const char* kFrozenWeights = "frozen weights";
 /// What a dense model in place of a mixture of experts leaves out (model.missing).
 inline constexpr const char* kWithoutExperts = "the other experts' weights, routing and all-to-all";
 /// Another tool's model, or where that is a mixture of experts the nearest dense one.

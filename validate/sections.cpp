@@ -5,9 +5,11 @@
 #include "report/timeline_section.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace penstock {
 namespace {
@@ -103,6 +105,20 @@ std::string headline(const ValidationInput& in, const Validation& v) {
   return text;
 }
 
+/// Devices in the order of their stages, the replicas of each together.
+std::vector<int> by_stage(const Placement& placement) {
+  std::vector<int> devices(static_cast<std::size_t>(placement.devices()));
+  std::iota(devices.begin(), devices.end(), 0);
+  std::ranges::stable_sort(devices, {}, [&](int d) { return placement.position_of(d); });
+  return devices;
+}
+
+/// "stage 1", "stages 0,7" of a device.
+std::string stages_text(const Placement& placement, int device) {
+  const auto& stages = placement.stages_at(placement.position_of(device));
+  return fmt::format("stage{} {}", stages.size() > 1 ? "s" : "", fmt::join(stages, ","));
+}
+
 std::string timeline_section(const ValidationInput& in, const Validation& v) {
   const std::size_t run = typical_run(in, v);
   const SimulationInput& s = in.simulation;
@@ -115,16 +131,23 @@ std::string timeline_section(const ValidationInput& in, const Validation& v) {
                     {"measured", update_ends(s.program, measured)}};
   section.first_update = window.first;
   section.end_update = window.end;
-  for (int d = 0; d < s.program.ops.devices(); ++d) {
+  const Placement& placement = s.program.placement;
+  for (const int d : by_stage(placement)) {
     const auto add = [&](const Timeline& timeline, std::size_t clock) {
       TimelineLane lane = device_lane({s.program, s.table, timeline}, d, s.costs);
-      lane.name = fmt::format("{} {}", d, section.clocks[clock].name);
+      const std::string row = !placement.replicated() ? fmt::format("{}", d)
+                              : clock > 0             ? fmt::format("device {}", d)
+                                                      : stages_text(placement, d);
+      lane.name = fmt::format("{} {}", row, section.clocks[clock].name);
       lane.clock = clock;
       section.lanes.push_back(std::move(lane));
     };
-    add(in.predicted, 0);
+    if (placement.replica_of(d) == 0) add(in.predicted, 0);
     add(measured, 1);
   }
+  if (placement.replicated())
+    section.text.note +=
+        "\nReplicas of a stage stand together, below what is predicted of the first of them.";
   return section_text(section);
 }
 

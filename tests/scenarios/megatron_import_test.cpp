@@ -54,6 +54,30 @@ std::string refusal_of(const std::string& text, const std::string& origin = "x.s
   return "";
 }
 
+TEST(Megatron, LearnedPositionsHaveTheRowsOfTheirFlag) {
+  const auto rows = [](const std::string& flags) {
+    return job_of(flags).transformer->learned_positions();
+  };
+  EXPECT_EQ(rows("--max-position-embeddings 8192"), 8192);
+  EXPECT_EQ(rows("--max-position-embeddings 2048"), 4096) << "Megatron-LM would not start";
+  EXPECT_EQ(rows(""), 4096);
+  EXPECT_EQ(rows("--max-position-embeddings 8192 --position-embedding-type rope"), 0);
+}
+
+TEST(Megatron, DropoutComesBackFromAnExport) {
+  for (const char* model : {"{base: llama-3-8b}", "{base: llama-3-8b, dropout: true}",
+                            "{base: gpt-2.2b}", "{base: gpt-2.2b, dropout: false}"}) {
+    const Scenario s =
+        parse_scenario(fmt::format("model: {}\ncluster: dgx-h100\nstack: megatron\nschedule: 1f1b\n"
+                                   "transfers: coupled\npipeline: {{stages: 8, microbatches: 8}}\n",
+                                   model),
+                       "test.yaml");
+    const Scenario back =
+        parse_scenario(scenario_of_megatron(megatron_arguments(s), "x.sh", ""), "test.yaml");
+    EXPECT_EQ(back.transformer->form().dropout, s.transformer->form().dropout) << model;
+  }
+}
+
 TEST(Megatron, AScriptBecomesItsScenario) {
   const Scenario s = parse_scenario(scenario_of_megatron(kScript, "run.sh", ""), "test.yaml");
   ASSERT_TRUE(s.transformer);
@@ -255,6 +279,10 @@ TEST(Megatron, LaunchersSayHowManyGpusThereAre) {
       {"#SBATCH --gpus-per-node=h200:4\n#SBATCH -N 2\n", 8, "{base: dgx-h200, nodes: 2}"},
       {"#SBATCH --gpus-per-node 4\n#SBATCH -N 2\n", 8, "{base: dgx-h100, nodes: 2}"},
       {"#SBATCH --ntasks=1 --gpus-per-node=8\n", 8, "{base: dgx-h100, nodes: 1}"},
+      {"#SBATCH --gpus=16\nsrun python ", 16, "{base: dgx-h100, nodes: 2}"},
+      {"srun --gpus=16 --ntasks-per-node 8 python ", 16, "{base: dgx-h100, nodes: 2}"},
+      {"#SBATCH --gpus=64 --nodes=2\ntorchrun --nnodes 2 --nproc_per_node 8 ", 16,
+       "{base: dgx-h100, nodes: 2}"},
       {"srun -n 2 torchrun --nnodes 2 --nproc_per_node 8 ", 16, "{base: dgx-h100, nodes: 2}"},
   };
   for (const auto& [launcher, gpus, cluster] : kCases) {
@@ -395,6 +423,12 @@ TEST(Megatron, WhatIsLeftOutSaysWhichWayMemoryErrs) {
        "sharded gradients and weights"},
       {"--use-distributed-optimizer --num-distributed-optimizer-instances 2",
        "the optimizer's several instances", ""},
+      {"--lora-rank 8", "", "frozen weights"},
+      {"--peft-type lora", "", "frozen weights"},
+      {"--peft-type none", "", ""},
+      {"--train-type lora", "", "frozen weights"},
+      {"--train-type full", "", ""},
+      {"--freeze-LM", "", "frozen weights"},
       {"--optimizer shampoo", "the state of shampoo", "the state of shampoo"},
   };
   for (const auto& [flags, more, less] : kCases) {

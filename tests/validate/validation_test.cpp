@@ -169,5 +169,18 @@ TEST(ValidationSections, LayPredictedAboveMeasuredAtTheFirstUpdateShown) {
     EXPECT_NEAR(ends[1]["ends"][u].get<double>(), 1.1 * ends[0]["ends"][u].get<double>(), 1e-9);
 }
 
+TEST(ValidationSections, ReplicasStandBelowTheirStage) {
+  Measured m({.shape = {.depth = 2, .microbatches_per_update = 4, .batches = 3, .replicas = 2}});
+  m.add_run(run_of(m.rig, m.predicted, 1.1));
+  const auto sections =
+      validation_sections({m.input, m.predicted, m.memory, m.recording, m.runs}, m.result());
+  const auto timeline = nlohmann::json::parse(sections[0]);
+  std::vector<std::string> names;
+  for (const auto& lane : timeline["lanes"]) names.push_back(lane["name"].get<std::string>());
+  EXPECT_EQ(names, (std::vector<std::string>{"stage 0 predicted", "device 0 measured",
+                                             "device 2 measured", "stage 1 predicted",
+                                             "device 1 measured", "device 3 measured"}));
+}
+
 }  // namespace
 }  // namespace penstock::validation_test
