@@ -532,9 +532,9 @@ std::optional<std::string> ShellMachine::replaced(const std::string& text, const
   begin += all ? 1 : 0;
   std::size_t slash = begin;
   while (slash < inside.end && source.text[slash] != '/') {
-    if (std::string_view("\\$`").find(source.text[slash]) < 3) return {};
+    if (source.text[slash] == '$' || source.text[slash] == '`') return {};
     const bool quote = source.text[slash] == '"' || source.text[slash] == '\'';
-    slash = quote ? end_of_quotes(source, slash) : slash + 1;
+    slash = quote ? end_of_quotes(source, slash) : slash + (source.text[slash] == '\\' ? 2 : 1);
   }
   if (begin < inside.end && std::string_view("#%/").find(source.text[begin]) < 3) return {};
   const ShellText pattern = expand_one({&source, begin, std::min(slash, inside.end)});

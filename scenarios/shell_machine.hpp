@@ -205,6 +205,7 @@ class ShellMachine {
 
   // ---- shell_variables.cpp: what variables hold
   void assign(const ShellAssignment& assignment);
+  void assign_value(const ShellAssignment& assignment, ShellText text);
   void assign_list(const ShellAssignment& assignment);
   void assign_item(const ShellAssignment& assignment, ShellText text);
   void assign_text(const std::string& name, ShellText text, bool adds);

@@ -234,9 +234,12 @@ bool ShellMachine::may_assign(const std::string& name, bool from_itself, const S
 
 void ShellMachine::assign(const ShellAssignment& assignment) {
   if (assignment.is_array) return assign_list(assignment);
+  assign_value(assignment, expand_one(assignment.value).unquoted());
+}
+
+void ShellMachine::assign_value(const ShellAssignment& assignment, ShellText text) {
   const ShellPlace place =
       assignment.value.source != nullptr ? assignment.value.place() : ShellPlace{};
-  ShellText text = expand_one(assignment.value).unquoted();
   // of what nothing sets, the script's own variable begins empty
   std::erase_if(text.pieces, [&](const ShellPiece& piece) {
     return piece.absent && piece.names == ShellNames{assignment.name} && text.pieces.size() > 1;
@@ -362,8 +365,17 @@ void ShellMachine::declare(const Node& node, std::size_t first) {
       continue;
     }
     const bool several = assignment.value.source != nullptr && may_have_braces(assignment.value);
+    // `local A=$A` reads the variable of the same name around the function
+    const bool own = flags.find('@') != flags.npos;
+    const ShellText text =
+        assignment.is_array ? ShellText{} : expand_one(assignment.value).unquoted();
     declare_one(assignment.name, flags, node.all.place(), [&] {
-      assign(assignment);
+      if (assignment.is_array)
+        assign_list(assignment);
+      else
+        assign_value(assignment, text);
+      if (own && (assignment.adds || (assignment.is_array && names_itself(assignment))))
+        lose(assignment.name);
       if (several || (assignment.adds && flags.find('i') != flags.npos)) lose(assignment.name);
     });
     if (local && now_.scopes.size() < 2) lose(assignment.name);  // bash refuses it

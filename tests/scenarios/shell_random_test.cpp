@@ -271,6 +271,9 @@ class Fragments {
                one_of({"return", "return 1", "true"}) + "; D=9; }; f " + word();
       case 31: return "g() { " + n + "=48; }";
       case 32: return "( " + block(depth) + ")";
+      case 48: return "h6() { local " + n + "=$" + n + "x; run $" + n + "; }; h6";
+      case 49:
+        return "h7() { local " + a + "=(\"${" + a + "[@]}\" z); run \"${" + a + "[@]}\"; }; h7";
       case 33: return "{ " + block(depth) + "}";
       case 34: return "eval \"" + n + "=" + plain() + "\"";
       case 35: return "A=1 B=2 run " + word();
@@ -290,7 +293,7 @@ class Fragments {
   /// What launch scripts hardly have. Wherever it is not followed, what it assigns is unknown.
   std::string rare_statement(int depth) {
     const std::string n = name(), a = array(), b = depth > 1 ? "true" : block(depth) + "true";
-    switch (below(48)) {
+    switch (below(51)) {
       case 0: return std::string("IFS=") + one_of({",", ":", "''", "$' \\t\\n'", "x"});
       case 1: return "unset IFS";
       case 2:

@@ -257,6 +257,8 @@ TEST(ShellWords, AssignmentsAreFollowed) {
       {"L=24; f() { L=48; }; run --x $L", "24"},
       {"L=24; f() { L=$1; }; f 48; run --x $L", "48"},
       {"L=24; f() { local L=48; }; f; run --x $L", "24"},
+      {"L=23; f() { local L=$L; L=$((L+1)); run --x $L; }; f", "24"},
+      {"L=a/24; L=${L//\\//-}; run --x $L", "a-24"},
       {"f() { return; L=1; }; L=24; f; run --x $L", "24"},
       {"set -- 1 24; shift; run --x $1 $#", "24 1"},
       {"L=24 | cat; run --x \"$L\"", "$L asks L"},
