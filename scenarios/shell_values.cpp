@@ -80,12 +80,12 @@ bool assigns_in_arithmetic(std::string_view expression) {
 namespace {
 
 using Wide = std::int64_t;
-using Reader = std::function<ShellText(const std::string&)>;
+using VariableReader = std::function<ShellText(const std::string&)>;
 
 constexpr int kMostEvaluated = 300;  // texts of one expression: itself, and values of its names
 constexpr int kDeepestArithmetic = 100;
 constexpr int kNameInAnother = 20;  // levels that the value of a name counts for
-constexpr std::size_t kLongest = 4'000;
+constexpr std::size_t kLongestExpression = 4'000;
 
 /// What is beyond the arithmetic that is evaluated.
 struct NotEvaluated {};
@@ -101,12 +101,12 @@ constexpr ArithmeticSign kSigns[] = {{1, "||"}, {2, "&&"}, {6, "=="}, {6, "!="},
 
 class Arithmetic {
  public:
-  Arithmetic(std::string text, const Reader& read, int open, int& evaluated)
+  Arithmetic(std::string text, const VariableReader& read, int open, int& evaluated)
       : text_(std::move(text)), read_(read), open_(open), evaluated_(evaluated) {}
 
   ShellNumber value() {
-    if (++evaluated_ > kMostEvaluated || open_ > kDeepestArithmetic || text_.size() > kLongest ||
-        assigns_in_arithmetic(text_))
+    if (++evaluated_ > kMostEvaluated || open_ > kDeepestArithmetic ||
+        text_.size() > kLongestExpression || assigns_in_arithmetic(text_))
       throw NotEvaluated();
     skip();
     if (at_ == text_.size()) return {0, {}};
@@ -257,7 +257,7 @@ class Arithmetic {
   }
 
   const std::string text_;
-  const Reader& read_;
+  const VariableReader& read_;
   std::size_t at_ = 0;
   int open_;
   int& evaluated_;
@@ -284,7 +284,7 @@ std::int64_t whole_of_test(const ShellText& text) {
   return *value;
 }
 
-bool is_word(const ShellText& word, std::string_view text) {
+bool is_plain_word(const ShellText& word, std::string_view text) {
   return word.known() && word.shown() == text;
 }
 
@@ -304,7 +304,7 @@ ShellVerdict truth_of_few(std::span<const ShellText> w) {
   if (w.empty()) return {};
   if (w.size() == 3 && w[1].known() && is_binary_test(w[1].shown()))
     return compared_texts(w[0], w[1].shown(), w[2]);
-  if (w.size() > 1 && is_word(w[0], "!")) return inverted(truth_of_few(w.subspan(1)));
+  if (w.size() > 1 && is_plain_word(w[0], "!")) return inverted(truth_of_few(w.subspan(1)));
   if (w.size() == 1) return tested_text("-n", w[0]);
   if (!w[w.size() == 3 ? 1 : 0].known()) return not_told(w);
   if (w.size() > 2) throw TestFailure();
@@ -318,7 +318,7 @@ std::vector<std::span<const ShellText>> cut_at(std::span<const ShellText> words,
   std::vector<std::span<const ShellText>> out;
   std::size_t begin = 0;
   for (std::size_t i = 0; i <= words.size(); ++i) {
-    if (i < words.size() && !is_word(words[i], sign)) continue;
+    if (i < words.size() && !is_plain_word(words[i], sign)) continue;
     out.push_back(words.subspan(begin, i - begin));
     begin = i + 1;
   }
@@ -327,7 +327,7 @@ std::vector<std::span<const ShellText>> cut_at(std::span<const ShellText> words,
 
 }  // namespace
 
-ShellNumber arithmetic_value(std::string_view expression, const Reader& read) {
+ShellNumber arithmetic_value(std::string_view expression, const VariableReader& read) {
   int evaluated = 0;
   try {
     return Arithmetic(std::string(expression), read, 0, evaluated).value();
@@ -399,7 +399,7 @@ ShellVerdict truth_of_test(std::span<const ShellText> words) {
   // Of what nothing sets no word is left: `[ -n $A ]` asks whether "-n" is a text then.
   if (!std::ranges::all_of(words, told)) return not_told(words);
   if (std::ranges::any_of(words, splits)) {
-    const std::size_t first = is_word(words[0], "!") ? 1 : 0;
+    const std::size_t first = is_plain_word(words[0], "!") ? 1 : 0;
     if (words.size() - first > 2) return not_told(words);
     std::vector<ShellText> left(words.begin(), words.end());
     std::erase_if(left, splits);
