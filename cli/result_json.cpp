@@ -13,7 +13,6 @@
 namespace penstock {
 namespace {
 
-
 std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
