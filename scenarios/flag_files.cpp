@@ -360,7 +360,8 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
   if (entry(model, "bert-binary-head") != nullptr ||
       (type != nullptr && lower_case(type->text).starts_with("bert")))
     job.programs.emplace_back("pretrain_bert");
-  if (const Value* peft = entry(&document, "peft"); peft != nullptr && !is_null(*peft))
+  if (const Value* peft = entry(&document, "peft");
+      peft != nullptr && !is_null(*peft) && lower_case(peft->text) != "none")
     out.add_option("peft", "", *peft, "peft");
   FlagSection section(out, kNeMoNames);
   for (const char* name : {"trainer", "model", "train", "data", "optim", "optimizer", "ddp", "dist",

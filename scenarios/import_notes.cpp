@@ -218,12 +218,11 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
   // Keys with a dot are compared within their section: what two sections share is no likeness.
   const std::string section = name.substr(0, name.rfind('.') + 1);
   const std::string key = name.substr(section.size());
-  std::erase_if(names, [&](std::string& other) {
-    if (!other.starts_with(section)) return true;
-    other.erase(0, section.size());
-    return other.find('.') != other.npos;
-  });
-  const std::string meant = nearest(key, names);
+  std::vector<std::string> keys;
+  for (const std::string& other : names)
+    if (other.starts_with(section) && other.find('.', section.size()) == other.npos)
+      keys.push_back(other.substr(section.size()));
+  const std::string meant = nearest(key, keys);
   constexpr std::size_t kSlips = 2, kLettersOfASlip = 4;  // more is another word
   const std::size_t slips = std::min(kSlips, key.size() / kLettersOfASlip);
   return meant.empty() || meant == folded(key) ||

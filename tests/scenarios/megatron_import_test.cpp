@@ -6,6 +6,7 @@
 #include "scenarios/scenario.hpp"
 #include "scenarios/shell_words.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
