@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the address sanitizer is told where nobody says otherwise (ASAN_OPTIONS). Tests allocate and
 // free a lot: with the usual 256 MiB of freed memory that is kept, given back to the system every
 // five seconds, and 30 callers of each allocation they take half as long again. Only the sanitizer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work in a child process: what can be started only once in a process (SimGrid), crash or never
 // end.
 //

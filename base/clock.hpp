@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clocks: processor time, for the rates a result states about itself; and time that
 // only goes on.
 #pragma once

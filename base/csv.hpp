@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of comma-separated values with a header line (RFC 4180): a cell in double quotes may hold
 // commas, and a quote twice.
 #pragma once

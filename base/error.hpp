@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Three kinds of error; whoever throws must choose.
 //   InputError   the user's file or flag is wrong: where, what was seen, what is allowed, a hint
 //   SystemError  the operating system (or a driver) refused: operation + object + its own text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is in a folder. Not std::filesystem's iterators: those of GCC's library (12) take memory
 // where an exception must not leave them, so a program that has none left is aborted instead of
 // told.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON as a value: null, booleans, numbers, texts, lists, and objects whose keys keep their order.
 //
 // The library that reads and writes it (nlohmann's) is a template that costs a second and a half in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How deep JSON may nest: whoever walks through a value calls itself for each list and object that
 // stands in another, so a text of a kilobyte, compressed, would take all of the stack.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fields of files that may come from anywhere, as JSON: nothing in them is taken on trust. Every
 // field is there, no other is, numbers are in ranges in which no sum or product of a reader
 // overflows, texts are texts, names are known. All that is wrong is collected with its place

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A std::vector for arrays of millions: huge pages where the system grants them (a run of 1,024
 // stages walks thousands of streams at once, more than small pages fit in the processor's tables),
 // and elements that `resize` leaves uninitialised.

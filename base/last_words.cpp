@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/last_words.hpp"
 
 #include "base/exit_codes.hpp"

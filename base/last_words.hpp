@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ends a program where an exception meets nobody who may catch it: in a destructor, a thread,
 // the start of a library. Without this it is aborted, in the words of the C++ library.
 #pragma once

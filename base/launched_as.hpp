@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which of how many processes this one is, as whoever has started it says in the environment:
 //
 //   RANK, WORLD_SIZE                                  torchrun, penstock's own launcher

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where penstock's modules lie: libraries that are opened only when they are needed, because what
 // they link is slow to load (SimGrid) or not on every machine (CUDA).
 #pragma once

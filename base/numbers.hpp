@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Texts that are numbers as a whole: finite, nothing behind them.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A variant that can be copied when there is no memory left. That of GCC's library (12) believes
 // that one whose alternatives are texts and lists always holds a value; so where a copy of one
 // cannot be made, it destroys what was not made.

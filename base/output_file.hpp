@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are to be written: never one that the same run reads, and each by one option alone.
 //
 // What an option of the command line names is known before any work; what a scenario, a script or a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A progress line on stderr: done/total and time left; silent unless stderr is a terminal.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program says on its standard streams: messages never end it, lost output does.
 #pragma once
 

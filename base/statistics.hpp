@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantiles and summaries of errors: the few numbers every comparison is reported in.
 //   error = (predicted - measured) / measured     signed: negative is too fast, or too little
 //   mape  = mean |error|,  median = median |error|,  max = largest |error|,  bias = mean error

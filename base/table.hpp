@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text tables for the terminal: no borders, numbers right-aligned, columns as wide as needed.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines as wide as who reads them has room for. The width is that of $COLUMNS, else of the terminal
 // that a stream is; where there is neither, lines stay whole, for grep and scripts.
 #pragma once

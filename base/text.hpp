@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words of texts that people write: without blanks around them, and what means yes.
 #pragma once
 

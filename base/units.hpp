@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantities with units, as people write them: `16 GiB`, `25 Gbps`, `1.5 us`, `125 TFLOP/s`, `6%`.
 //
 // GB = 10^9 bytes, GiB = 2^30 bytes; Gbps = 10^9 bits/s, GB/s = 10^9 bytes/s. A number without a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The simgrid engine where links are shared: a thousand GPUs, and the cost of an activity against
 // the number of concurrent flows.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rates of the two engines on 1F1B, and the growth of memory per activity.
 //
 // An activity is an op or a message; all messages cross private links. Every

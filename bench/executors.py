@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What spreading a sweep over Dask's workers costs: 11,520 points of `exact` by one worker and by two, by
 turns, as many points as are asked for with the memory of who hands them out, and a search of plans with
 and without them.

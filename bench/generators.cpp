@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nanoseconds per op of every generator, with 8 times the microbatches, 8 times the devices, and
 // both: a generator that is linear in its ops keeps `ratio`, its ns/op over those of the first
 // size, near 1; one that is quadratic in m or p shows 8 or 64. CPU time.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measuring what a process of its own uses: memory, once freed, is not given back.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long the published planners take: PipeDream's optimizer over the states of a measured graph
 // ($PENSTOCK_SHARED/data/pipedream_profiles, skipped without it) and over chains of growing length;
 // 2BW's search over 64 devices; DAPPLE's over two servers.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Simulations a second from one core: `exact`, 8 stages and 64 microbatches, each with another time
 of a forward, so that nothing but the program of ops is the same. And what the engine alone takes of
 that (`engine_seconds`: C++, from the schedule to the finished timeline)."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rates of the searches for schedules, at p = 64, m = 512 and at growing sizes: the time per op
 // must not grow with the number of ops.
 #include "schedules/search/dispatch.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Points of a sweep per second of CPU time, everything included: a 175B model on A100s, 8 stages x
 // 64 microbatches, `split: balanced`, a fixed global batch, recompute on and off; and the whole
 // sweep of stages 1..64 x microbatch sizes 1..64 over six schedules. Points that differ in costs

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times of the searches over two chunks there and back. Recorded for the public Python searches on
 // two shared cores: adaptive V 10.7 s (p = 12), ZB-V 2.7 s (p = 64, m = 512). `per_op_ns` stays as
 // it is where the search is linear in ops.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What handing out points costs, and what a second worker brings. Read the ratios of a run, and the
 // CPU seconds beside them: on a busy machine the wall clock measures the others.
 #include "sweep/workers.hpp"

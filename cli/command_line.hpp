@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole command line: parses it, runs the command, turns errors into exit codes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of commands: what they are called, what they take, what runs them.
 #include "cli/options.hpp"
 

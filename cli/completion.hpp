@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Completion for shells, from the table of commands: what may stand in a place of the command line,
 // and how bash, zsh and fish are told so. Shipped names are those there are when it is written.
 #pragma once

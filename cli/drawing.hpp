@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A schedule drawn in the terminal: a row per device, time to the right.
 #pragma once
 

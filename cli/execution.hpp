@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the commands that execute share: a scenario as a plan for the executor.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock plan --search full: our own search (plan/search/full_plan.hpp) for a model on a cluster,
 // and, with --compare, what the published planners would run there, simulated alike.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `penstock plan --search full` says: text, CSV.
 #include "base/table.hpp"
 #include "base/units.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The report of `penstock plan --search full`: answers, plans, all that was simulated, timelines.
 #include "base/units.hpp"
 #include "cli/plan_texts.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What leaving memory free costs, as `penstock plan --search full` says it.
 #include "base/units.hpp"
 #include "cli/plan_texts.hpp"

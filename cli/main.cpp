@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock: the process around a command line.
 #include "base/last_words.hpp"
 #include "cli/command_line.hpp"

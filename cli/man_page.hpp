@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The manual page, from the table of commands: what `--help` says of each of them, and what belongs
 // to none of them (exit codes, environment, files).
 #pragma once

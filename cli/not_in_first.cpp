@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands that penstock-first, which ./penstock builds for the first table, does without.
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"

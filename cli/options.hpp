@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line: one table of commands and options feeds the parser, `--help`, the completion
 // and the documentation, so they cannot disagree.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the perturbations of a scenario cost, in the table people read.
 #pragma once
 

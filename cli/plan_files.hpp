@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of `penstock plan --write FOLDER`: plan-N.yaml, the scenario; plan-N.csv, the table of
 // torch.distributed.pipelining; plan-N.megatron.txt, Megatron-LM's arguments, where it runs the
 // plan.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of `penstock plan` as values; everything that is wrong with them is said at once.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/plan_report.hpp"
 
 #include "base/units.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plans of a planner as a report: the best one's stages as bars, all plans as a table.
 #pragma once
 

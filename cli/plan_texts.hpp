@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words about plans of our own search that its text and its report share.
 #pragma once
 

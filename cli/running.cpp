@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/running.hpp"
 
 #include "traces/chrome_writer.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shipped scenarios by their name: `penstock simulate gpt-2.2b-2bw`, from any directory.
 //
 // A name is a word without a folder and without the ending of a file. A file that is called so goes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of schedules: `penstock schedule list`, of which docs/schedules.md shows the same.
 #pragma once
 

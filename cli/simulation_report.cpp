@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/simulation_report.hpp"
 
 #include "base/units.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A simulated run as a report: the answers, where its time goes, its timeline, memory, and what
 // would help.
 #pragma once

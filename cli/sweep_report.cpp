@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "cli/sweep_report.hpp"
 
 #include "base/units.hpp"

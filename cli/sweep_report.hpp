@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The points of a sweep as a report: which is best, the heat map, the Pareto front of throughput
 // and memory, every point.
 #pragma once

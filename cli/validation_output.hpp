@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons of predicted and measured (validate/validation_json.hpp) as CSV, Markdown and the
 // table people read.
 #pragma once

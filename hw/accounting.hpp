@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ledger writes for a stage: its real sizes, or those that an abstract model states.
 #pragma once
 

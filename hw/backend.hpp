@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A backend: the devices of this process and the ends of their channels, behind one interface.
 //
 // `host` is always built. `cuda` is a module that is loaded when asked for, so that penstock starts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weights a backward uses where its rule blends versions (VersionRule::Backward), in one buffer
 // as large as the weights and of the working type:
 //   corrected  w - tau delta, kept up to date by every step (schedules/pipemare.hpp)

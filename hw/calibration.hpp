@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measures what a scenario's costs are made of: ops of a stage and messages of a link, on the same
 // devices, stages and channels that execute a Program, so that nothing differs but the schedule.
 //

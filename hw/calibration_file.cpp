@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Requests and results of a calibration as JSON, for the program that measures on another machine.
 #include "base/error.hpp"
 #include "hw/calibration.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a calibration's request asks for, measurement by measurement: so that one which was cut off
 // can go on, and nobody takes a part for the whole.
 #pragma once

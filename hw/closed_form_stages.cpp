@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/closed_form_stages.hpp"
 
 #include "base/error.hpp"

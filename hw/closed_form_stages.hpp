@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages of problems whose training has a closed form, for what is known of update rules.
 //
 //   linear     y = x + x W^T with one matrix W (8 x 8) a stage; the loss is half the mean square of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds and opens the CUDA module beside this program.
 #include "base/module_path.hpp"
 #include "hw/cuda/module.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pipeline device as the executor sees it: in-order queues, events between them, memory.
 //
 // Everything is *issued* by one thread and runs later, in the order of its queue: queue 0 computes,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor: runs one device's ordered ops of a Program on a backend, and keeps what happened.
 //
 // One thread walks the list and *issues*: for every op the wait for its message, its buffers, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock-run as a child process: where it lies, what ends it, what it says.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What both kinds of penstock-run's files say: the model, the optimizer.
 #pragma once
 

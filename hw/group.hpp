@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processes of a run: who they are, and the few things they do together before and after it.
 //
 // A process is a *rank*; each owns consecutive devices of the Program. Collective calls are made by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much slower one device gets by what its neighbours do: on partitions of one GPU, which share
 // its memory, caches and power.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Starts the processes of a run on this machine, watches them, and leaves nothing behind.
 //
 // Every process gets RANK, WORLD_SIZE, LOCAL_RANK and PENSTOCK_RENDEZVOUS, a temporary folder. When

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who holds how much memory of a device, and when: every allocation with its owner and the event at
 // which it begins or ends. The events' times are known after the run; then the ledger becomes a
 // peak. At one instant, what ends is freed before what starts is allocated, as in

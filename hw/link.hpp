@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two ends of a channel: a directed FIFO of messages between two devices.
 //
 // A sending end and a receiving end have a queue each on their own device. Sending is eager, or

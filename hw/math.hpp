@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Arithmetic issued on the compute queue of a device: what a stage and an optimizer need, no more.
 //
 // Matrices are row-major. Two types: *working* elements (activations and working weights, fp32 or

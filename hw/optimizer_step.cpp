@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/optimizer_step.hpp"
 
 #include "schedules/pipemare.hpp"

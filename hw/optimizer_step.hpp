@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One optimizer step of a stage, as the executor and its sequential reference both issue it: they
 // must agree bit for bit. The learning rate of a step follows from its number; the norm that is
 // clipped is that of the stage's own gradient, which needs no word from other stages.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/parameter_server.hpp"
 
 #include "base/error.hpp"

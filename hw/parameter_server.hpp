@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameter server of replicas that wait for no other, in the process of the first of them.
 //
 // It has the weights and the optimizer's state. A replica that has the gradient of its microbatches

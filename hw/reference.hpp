@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The meaning of a run, without a pipeline: the same stages, microbatches and weight-version rule,
 // computed one after the other on one device. Its final weights are the proof that an execution did
 // what its schedule promises; they are equal bit for bit, because every stage adds its gradients in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The arithmetic of Math that is not a matrix product, written once for the host and for CUDA.
 //
 // A kernel is run by a Team: rank() of size() threads that share a row, a column or a whole array,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run of a plan in this process and its peers: devices issue, the backend works, rank 0 gets what
 // happened, and compares the weights with those of the sequential reference.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stops a run: the first error of any thread, or nothing moving for longer than the deadline.
 //
 // Threads that wait for each other look at `stopped()`; whoever blocks elsewhere (a socket, a GPU)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock-run: executes a program file on this machine. Needs no scenario reader and no simulator,
 // so it is what is carried to a GPU machine. `penstock replay` and `penstock calibrate` call it.
 #include "base/clock.hpp"

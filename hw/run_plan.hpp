@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Everything an executor needs, as one value that also travels as a file (`penstock export
 // SCENARIO --to program`): the Program, what its stages cost and compute, the channels.
 #pragma once

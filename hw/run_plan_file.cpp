@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/run_plan_file.hpp"
 
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A RunPlan as a file: JSON, so that a program can be carried to a machine that has neither the
 // scenario reader nor the simulator, and be read by people. It has the compute order as tokens, the
 // placement, the rules, shapes and costs; sends, reductions and steps are lowered from these where

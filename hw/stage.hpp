@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one virtual stage computes: forward, and backward in its two parts, on buffers it is given.
 //
 // A stage owns no memory and knows no schedule: the executor allocates what `sizes()` says and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which stage of a plan computes what, and which plans can be executed at all.
 #pragma once
 

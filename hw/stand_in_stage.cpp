@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/stand_in_stage.hpp"
 
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The stage that is executed where a model is only stated costs: two 32 x 32 linear layers.
 //
 //   z = x W1^T, y = x + gelu(z) W2^T, 32 rows a microbatch; the first stage's x and the last

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What training came to, update by update, and the file in which `penstock-run --train` leaves it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a model is trained and evaluated on: which tokens the sequences of a microbatch have.
 // Held-out microbatches (kHeldOut) are the same whatever the seed of the run.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/training_run.hpp"
 
 #include "base/clock.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Training a plan's model for real, sequentially, under the plan's weight-version rule: what a
 // pipelined execution of the same plan would have learned, bit for bit, without its waiting.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where everything of a TransformerStage lies: its parameters in the flat array of weights, its
 // activations and gradients in the buffers of a microbatch.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stage of a GPT: layers with pre-layer-norm, biases and GELU, for real.
 //
 //   x2 = x + projection(attention(LN(x)));  y = x2 + down(gelu(up(LN(x2))))

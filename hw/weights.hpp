@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weight versions of one stage as buffers.
 //
 // Version v is made by the v-th optimizer step. A step writes the next version over the newest one

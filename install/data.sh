@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Called by `meson install`: copies what is shipped besides programs. Everything in models/ and
 # scenarios/ that is no source, so that a file which a new scenario refers to is not forgotten, the
 # documentation with its pictures, and of what not every build has what is there: the playground and

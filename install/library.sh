@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # library.sh OUT.a ARCHIVE...: one archive of the rooms, whose own archives only refer to their objects.
 # (meson's link_whole counts the objects of a room wrong when its sources fill its files exactly.)
 set -euo pipefail

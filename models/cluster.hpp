@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters: nodes of GPUs, equal or in groups of different ones, and what joins them; and the
 // Network of links that messages between two GPUs cross. GPUs are numbered node by node. GB and GiB
 // differ. How messages travel: models/topology.hpp.

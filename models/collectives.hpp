@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives: what moves between which GPUs, as phases of concurrent flows, and in closed form.
 //
 // A phase's flows start together, each carrying everything that crosses its edge in all of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPU as the analytic model sees it.
 //
 // A matrix product of F FLOPs in a layer of hidden size h takes F / (peak * efficiency(h)): the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The long run of a job whose devices fail: batches, checkpoints every k of them, failures,
 // restarts.
 //

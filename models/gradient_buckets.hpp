@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient buckets of wait-free backpropagation: the backward runs from the last layer to the
 // first, and what it has finished is reduced while it goes on (Zhang et al., "Poseidon", ATC'17,
 // section 3.1). Layers are joined until a bucket has a stated size, as PyTorch's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a transformer's layer is made of, beyond its sizes. A family is a preset of these facts,
 // each of which a model can have otherwise:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measured costs of a transformer's stages: what `penstock calibrate` writes instead of formulas.
 //
 // A row holds, for one microbatch size, recomputation and load, what a layer, the embedding and the

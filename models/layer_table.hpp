@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers of a chain with their measured times, as a table: what torchgpipe's profile_times and
 // profile_sizes measure (github.com/kakaobrain/torchgpipe, torchgpipe/balance/profile.py), or any
 // timing of a sequential model. The first line names the columns, in any order; values carry units:

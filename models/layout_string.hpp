@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Megatron's pipeline layouts (--pipeline-model-parallel-layout): what each virtual stage holds.
 //
 //   Et*2|(t*2|)*34,t*2L     E embedding, t transformer layer, m multi-token prediction layer, L

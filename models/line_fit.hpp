@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Straight lines through measured times: t = intercept + slope * x.
 //
 // Latency and bandwidth of a link (x: bytes), overhead and time per layer of a stage (x: layers).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What disturbs a run: noise of single ops, slow and throttled devices, links whose bandwidth
 // changes. Plain data and functions of time, the same for every engine.
 //   duration(op)    = cost * slowdown(device) * jitter(seed, run, device, op)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profiles of PipeDream (Narayanan et al., SOSP'19; github.com/msr-fiddle/pipedream,
 // graph/graph.py): the layers of a model as a graph, each measured on one GPU. DAPPLE's planner
 // takes nearly the same format. A line is a layer, or, behind a tab or blank, an edge:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which GPU every member of a pipeline runs on: in rank order, by a policy, or as listed.
 // fresh, append and scatter first are the placements of DAPPLE's planner (Fan et al., PPoPP 2021,
 // "DAPPLE"), here per stage: fresh first takes machines that no stage uses yet, append

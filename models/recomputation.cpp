@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "models/recomputation.hpp"
 
 #include "base/numbers.hpp"

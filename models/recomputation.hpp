@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which activations a stage does not keep but computes again in the backward, in Megatron-LM's
 // words: a granularity, and for `full` a method with a number of layers N.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A model by shape as the keys of a scenario's `model` that make it again.
 #pragma once
 

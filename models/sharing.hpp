@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How flows share links: max-min fairness, in closed form where nothing else uses the links.
 #pragma once
 

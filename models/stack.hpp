@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A training stack: what the software around the matrix products costs. The neutral one adds
 // nothing, and the device's efficiency curve of whole layers says all.
 //

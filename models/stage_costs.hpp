@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each virtual stage of a transformer costs on a device, or on each of the t GPUs that share
 // it (tensor parallelism).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Topologies: what the GPUs of a node hang on (NVLink pairs, mesh or switch, a PCIe tree, NICs),
 // what joins the NICs (one switch, rails, a fat tree, a dragonfly, a torus), and graphs given edge
 // by edge. The route of a message is computed from the numbers of its ends, not searched for,

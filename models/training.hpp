@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the weights of a run are trained: optimizer, learning rate over the updates, data. Only what
 // executes looks at it (replay, train); no predicted time depends on it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Transformers by shape: parameters, FLOPs and activation bytes of a layer, the embedding and the
 // LM head.
 //

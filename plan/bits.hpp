@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A set of small numbers, one bit each: layers before a cut, states before a state.
 #pragma once
 

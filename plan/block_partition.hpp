@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Blocks of a sequence that are nearly equal: Barany and Grinberg, "Block partitions of sequences",
 // arXiv:1308.2452, as torchgpipe uses it (Kim et al., arXiv:2004.09910; torchgpipe/balance).
 //

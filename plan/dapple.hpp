@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DAPPLE's latency model and planner: Fan et al., PPoPP'21, sections 3.2 and 4.
 //
 // A stage on r devices divides every microbatch among them. Messages between stages are stages of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Places where a model may be cut into stages.
 //
 // A chain of layers can be cut behind each. A graph with branches can be cut wherever a set of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PipeDream's optimizer: Narayanan et al., SOSP'19, section 3.1, as its released program computes
 // it (github.com/msr-fiddle/pipedream, optimizer/optimizer_graph_hierarchical.py).
 //

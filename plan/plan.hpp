@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every planner answers, and what it is asked.
 //
 // A plan cuts the layers of a model into stages, gives each stage its replicas and devices, and

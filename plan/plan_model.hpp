@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models as planners see them: a profile of layers, or a transformer by its shape, its times those
 // of a device or measured.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The planners of `planners()`, each in a file of its own with its paper and formula.
 #pragma once
 

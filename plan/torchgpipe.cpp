@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torchgpipe's balance: Kim et al., arXiv:2004.09910, section 4 (torchgpipe.balance).
 //
 // A block of consecutive layers per device, no replicas; the blocks are nearly equal

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PipeDream-2BW's search: Narayanan et al., ICML'21, section 4 (algorithm 1), appendix A.
 //
 // All stages have as many layers; d stages, w replicas of each, microbatches of b samples, m = B /

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Megatron-LM's uniform split: Narayanan et al., SC'21, section 2.2.1 and 3.
 //
 // p stages of as many layers, each on w = N / p devices; the layers must divide (of a profile,

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Parts of the playground (build.sh): `assemble.py shipped FOLDER` writes what is shipped in the part of YAML
 that is read there, `assemble.py page ENGINE.js INDEX.html` puts everything into one file."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes the playground: the rooms that predict with `exact`, compiled to WebAssembly by Debian's
 # emscripten, and the page, in one file that needs neither a server nor a network.
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock in a browser: a scenario's text in, its numbers as JSON out, and the arrays of its
 // timeline and of its memory to be drawn, where they lie. Two of them at a time, side by side.
 #include "base/json.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 "use strict";
 // The page around the engine: what is chosen becomes a scenario, which is simulated at once; its
 // timeline and memory are drawn from the arrays where the engine has them.

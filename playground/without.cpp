@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a browser has not: processes, modules that are loaded, folders to be removed. The rooms ask
 // for it by the same names; here the answer is that there is none.
 #include "base/child_process.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "program/check.hpp"
 
 #include "program/live_versions.hpp"

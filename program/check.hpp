@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Proves, before anything runs, that a Program can run and means what its schedule promises:
 // every op exactly once and where its stage lives, producers before consumers on one device, each
 // weight version made before it is used and still held, and no deadlock under its transfers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which op waits for which: one table for the checker, every engine, the executor and the metrics.
 //
 // Dependencies follow from (kind, stage, microbatch) and are never stored as edges:

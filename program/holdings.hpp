@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Holdings: everything that occupies the memory of a GPU, by owner, between two points of the run.
 //   weights, versions held, gradients, optimizer   all the time
 //   activations   from the start of F: a part until the end of I or B, another until that of W or

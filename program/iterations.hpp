@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which updates of a run are its steady state, of predicted and of measured runs alike.
 //
 // With a flush, iteration u lasts from the end of batch u-1 to the end of batch u, over all

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weight versions of replicas that update shared weights without waiting for one another
 // (asynchronous data parallelism). A version is the number of updates that all replicas have made.
 // The end of a replica's STEP is when its update is made and when it has new weights; updates of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many weight versions an order needs at once: those that a later op uses, and the newest.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The mesh of a job: the axes along which its work is divided among GPUs, and who is where.
 //   pipeline  positions, each with its stages (its size is the depth p of the schedule)
 //   data      replicas of a position: they take turns with the microbatches, each a device of the

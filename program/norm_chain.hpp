@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer post-validation (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24, section 4):
 // who hands whom the partial norm of the gradients.
 //

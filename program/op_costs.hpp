@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ops cost by themselves, of the costs of their stages.
 //   F, B, I, W      that of the stage and of the microbatch, which is recomputed or stored
 //   STEP, REDUCE    that of all stages of the position together

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ops of every device, in the order the device runs them, in one array: device d owns
 // [begin(d), end(d)). An *op index* is a position in that array; timelines are parallel to it.
 #pragma once

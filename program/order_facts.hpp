@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What follows from the order of a device's ops alone, whatever they cost.
 #pragma once
 

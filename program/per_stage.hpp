@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A value of each virtual stage, or of each position of a pipeline. Most pipelines have one for all
 // stages, which needs no number of stages; values that are all alike are the same as that one.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Program: everything an engine needs to know about *what* to run, and nothing about time.
 //
 // It is the lowered form of a schedule: per device the ordered ops (with optimizer steps and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Recipe: what an op of a stage consists of, as segments on lanes of its device.
 //
 // A lane is an in-order queue: one computes, on another the ranks of the device exchange. `after`

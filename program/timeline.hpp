@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When everything happened: what every engine returns, predicted or measured.
 //
 // Arrays parallel to the Program's ops, 32 bytes per op: the span of the op itself, and the span of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Transfer: whatever moves while a Program runs, in one form.
 //   message     of a microbatch, from one device to the next, rank to rank; a FIFO
 //   norm        a partial norm of gradients (norm_chain.hpp): a latency, no bytes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The only domain words every room shares: kinds of operation, ids, and what a stage costs.
 //
 // Ids are 0-based. A *device* is one pipeline position of one replica (replica r of position d is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Visits the ops of a Program in an order that respects every wait: each device runs its list in
 // order, an op that receives waits for its message, a barrier for all of its members.
 //

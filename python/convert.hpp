@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values of ours as Python's: JSON as dict, list and numbers, errors as exceptions.
 #pragma once
 

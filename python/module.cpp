@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock._core: what the package penstock needs of C++. Whatever computes does so without the
 // interpreter's lock, and what may take long on a thread of its own (python/unlocked.hpp).
 #include "base/module_path.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `penstock.simulate` returns, as far as somebody has asked for it: a simulation costs tens of
 // microseconds, all that the command says of it (what would help, the critical path) thousands.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ that runs without the interpreter's lock, and what may happen meanwhile: Ctrl-C, for which
 // the caller's thread waits while another one computes, and the end of the interpreter, which a
 // thread that computes for a daemon (`penstock serve`'s requests) must not disturb.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules, scenarios, results or recordings side by side: a panel per quantity, a group of bars
 // per thing that is compared.
 #pragma once

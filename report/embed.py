@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the parts of a report's page strings of a C++ file: embed.py OUT.cpp LIBRARY.js PAGE...
 
 PAGE are our scripts, put into one in this order, and style sheets, by their names' ending."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parts of a report's page, made part of the program by embed.py: in pieces, as compilers limit
 // the length of a string.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What scenarios learn: losses against updates, samples and simulated seconds, each line the mean
 // of several seeds within a band from the least to the most of them.
 #pragma once

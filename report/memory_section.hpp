@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of each device over time against its capacity, and what the peaks consist of.
 #pragma once
 

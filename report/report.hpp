@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A report: one HTML file that holds its charts' data, the code that draws them and their library,
 // and asks the network for nothing (its Content-Security-Policy forbids it).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Predicted against measured, a point per row and a panel per quantity: both axes logarithmic, with
 // the line on which both agree and two that are 10 % off.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A section of a report: its heading, a note, and data for one chart, as JSON text.
 //
 // Text, because sections are made where the data is (a child process, a rank) and put into a page

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The points of a sweep: a heat map of a measure over two axes, the Pareto front of two measures,
 // and every point as a row. Which axes and measures are shown is chosen in the page.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table: sortable and paged. Also the rows under every other chart.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the devices' time goes: computing, exchanges that nothing hides, every cause of idle time.
 // Stacked, in one bar for all devices together and in one for each row of them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When everything ran: a lane per device (or a predicted above a measured one), a box per op.
 //
 // Zoomed in the page; boxes are packed into 16 bytes (24 with messages), so 65,536 ops take 2 MB.

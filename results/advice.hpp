@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a person can change to train faster, or to make it fit: the scenario again with other values
 // of its keys, on as many GPUs and with the same batch. All are looked at by the exact engine; the
 // most promising of each kind is then simulated as the scenario itself is (where links are shared a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When it matters how MFU counts attention.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "results/comparison.hpp"
 
 #include "results/expected_error.hpp"

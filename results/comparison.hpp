@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of `penstock simulate --format json` side by side: what they have in common, which of
 // them is fastest and which smallest, and why their numbers may not be those of the same work.
 #pragma once

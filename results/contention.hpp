@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices that share memory, as partitions of one GPU do: an op takes longer the more of its time
 // its neighbours are at work.
 //   time = time alone x (1 + w_p (s_p - 1) + w_s (s_s - 1))

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What of a scenario an executor is told beside its Program and costs, and which cannot be
 // executed.
 #pragma once

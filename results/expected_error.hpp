@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far a prediction may be off: as far as predictions of measured runs like it were.
 //
 // docs/scoreboard.md predicts published runs again and says of each kind how far off the times

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fields of a result, in one table: a row says all there is to say about a field (its name,
 // unit, value, meaning and, if it has one, its column in sweeps), and JSON, CSV, the rows of
 // sweeps, what a sweep's table and page make of a column, and docs/metrics.md follow from it.

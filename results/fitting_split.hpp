@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `split: balanced` balances time. Where that does not fit, the nearest split that does: layers
 // leave the device that lacks the most memory, one after the other, for the least busy device that
 // has room for one more.

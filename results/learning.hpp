@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What scenarios learn when they are trained for real, each with several seeds, in the time that
 // their clusters would take.
 #pragma once

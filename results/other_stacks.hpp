@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which software trains decides more than most keys: what a job takes, and needs, with others.
 #pragma once
 

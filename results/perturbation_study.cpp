@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "results/perturbation_study.hpp"
 
 #include "base/progress.hpp"

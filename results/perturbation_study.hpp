@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the perturbations of a scenario cost: the run with and without them, each key by itself, the
 // percentiles over the runs of a jitter, and the goodput of a long job.
 #pragma once

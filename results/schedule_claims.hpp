@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the row of a schedule claims for a run, beside what the run shows.
 //
 // Published formulas are of equal stages, free transfers and one flush (or of the steady state

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What would help: the scenario again with single changes, and the iteration time of each.
 //
 //   stage k computes 10 % faster     k: the stage with the most work; what its GPUs exchange stays

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One simulated scenario and what it amounts to: the fields of `simulate --format json`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A job under another schedule than its file's: what the file says for its own schedule alone.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configurations of nanotron (YAML) and torchtitan (TOML, or a launch script's flags) as scenarios,
 // with a comment line for each option (import_notes.hpp). No option is an error.
 #pragma once

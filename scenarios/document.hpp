@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // YAML text as a tree that remembers where everything stood, so that errors can point at it.
 //
 // The only user of yaml-cpp, whose own tree forgets file names, accepts duplicate keys and follows

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files read once for many scenarios: what a sweep does not parse again for every point, and what
 // keeps it the same sweep when somebody edits a file meanwhile.
 #pragma once

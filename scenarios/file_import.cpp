@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/file_import.hpp"
 
 #include "base/error.hpp"

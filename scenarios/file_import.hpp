@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of other tools that say a part of a scenario, as YAML of ours; whole jobs are imported by
 // scenarios/megatron_import.hpp and config_import.hpp. All throw InputError.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Megatron's flags as YAML or JSON instead of a script: the same options, under other names.
 //
 //   Megatron-LM's tests     MODEL_ARGS: {--num-layers: 12, ...}; its own --yaml-cfg

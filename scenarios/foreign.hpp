@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model files of other tools: Hugging Face's config.json, Megatron's arguments as JSON.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keys of configurations of Hugging Face, Megatron and MPT: what they mean in a model of ours,
 // what names a model beyond our families, and what changes no prediction.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a `model_type` of Hugging Face says that its configuration need not: the facts of its layers
 // and the defaults of its class, as keys of ours. Read from the classes' documentation and code in
 // transformers (github.com/huggingface/transformers, src/transformers/models/<type>) and, of types

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/import_notes.hpp"
 
 #include "base/error.hpp"

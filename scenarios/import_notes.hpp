@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a script or configuration of another framework says, option by option, and what becomes of
 // each in a scenario: a key of ours, nothing that is predicted, something that cannot be modelled,
 // or something that is not known. No option is an error.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The cluster of a job that is imported: as the user gives it, or nodes of 8 H100; with as many
 // nodes as it says, or as the job needs.
 #pragma once

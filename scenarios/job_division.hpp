@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What configurations of other frameworks say of how a model is divided, and the parts of a
 // scenario that follow from it.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every key a scenario, model, device or cluster file may have: one table that feeds the reader,
 // the errors, `--set`, the JSON schema, `penstock init` and docs/scenario.md.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds the documents behind `model: NAME`, `cluster: FILE` or `{base: NAME, ...}`.
 //
 // Relative files are looked up beside the file that names them; those of `--set` in the working

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scenarios and shipped files, from their names.
 #include "base/say.hpp"
 #include "scenarios/carry_over.hpp"

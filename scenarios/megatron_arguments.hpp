@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario as the command line of Megatron-LM's pretrain_gpt.py.
 #pragma once
 

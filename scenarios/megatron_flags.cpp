@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/megatron_flags.hpp"
 
 #include "scenarios/scenario.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A launch script or argument list of Megatron-LM as a scenario.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a job of Megatron's family trains, by the names of its programs and by flags that only
 // models of another kind have.
 #pragma once

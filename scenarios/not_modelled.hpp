@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ways to share the work of a model that no cost model here knows: refused by name, never ignored.
 #pragma once
 

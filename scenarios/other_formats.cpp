@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/other_formats.hpp"
 
 #include "base/error.hpp"

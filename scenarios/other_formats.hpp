@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario in the forms of other programs, one text each: what `penstock export` and `penstock
 // plan --write` write.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `--set key=value`: changes to a document before it is read.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Readers of the parts of a scenario: each turns a checked section into its struct.
 #pragma once
 

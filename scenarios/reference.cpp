@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/scenario.md, made from the table of keys.
 #include "scenarios/keys.hpp"
 

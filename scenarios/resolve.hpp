@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a specification to the set-up of a run: pure functions, each of which makes a part of it
 // from the specification and the parts before, and reports what does not go together.
 #pragma once

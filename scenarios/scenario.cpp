@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/scenario.hpp"
 
 #include "models/placement.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario: what is trained, on what, under which schedule; read strictly, resolved completely.
 #pragma once
 

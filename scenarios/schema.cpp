@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The JSON Schema of a scenario, made from the table of keys.
 #include "base/json.hpp"
 #include "scenarios/keys.hpp"

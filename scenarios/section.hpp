@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A map of a scenario read against the table of keys: every key known, every value of its type.
 #pragma once
 

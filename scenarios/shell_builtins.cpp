@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Simple commands: assignments, functions, and what bash does itself.
 #include "base/numbers.hpp"
 #include "scenarios/shell_machine.hpp"

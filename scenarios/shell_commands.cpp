@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flow of a script's commands: bash's manual, "Compound Commands" and "Lists of Commands".
 #include "scenarios/shell_machine.hpp"
 

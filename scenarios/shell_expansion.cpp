@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Words of a script and what they become: bash's manual, "Shell Expansions".
 #include "base/numbers.hpp"
 #include "scenarios/shell_machine.hpp"

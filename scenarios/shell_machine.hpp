@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What bash would do with a script, as far as that can be told: commands are followed in their
 // order over variables whose values are texts that may be unknown (shell_text.hpp). No program is
 // started; one that bash would start is kept with its words, as a launch.

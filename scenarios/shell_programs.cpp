@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs, none of which is run: the launches among them, and those that read a script.
 #include "base/error.hpp"
 #include "base/output_file.hpp"

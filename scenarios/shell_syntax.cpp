@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/shell_syntax.hpp"
 
 #include "scenarios/shell_values.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The commands of a shell script as a tree, read as bash reads them (its manual, "Shell Syntax" and
 // "Shell Commands"). Words stay as they are written: what they come to depends on when they are
 // reached.

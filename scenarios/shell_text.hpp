@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a word or variable of a shell script is, as far as it can be told without running the
 // script: a text of pieces, each of which is known, or is not and then says how it is written and
 // which variables would tell it. A piece that a condition decides (`[ "$A" ] && OPTS="--x"`) keeps

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What expressions of the shell come to: arithmetic, patterns, and whether something holds. Of each
 // a part is evaluated that launch scripts use; the rest is not known.
 #pragma once

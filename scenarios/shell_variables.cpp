@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the variables of a script hold, and what is not known of them.
 #include "base/numbers.hpp"
 #include "scenarios/shell_machine.hpp"

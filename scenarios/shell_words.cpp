@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/shell_words.hpp"
 
 #include "scenarios/document.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options that a shell script gives to the program it starts, as far as they can be told
 // without running it: `--name value`, `--name=value`, `--name`. A small interpreter follows the
 // script (shell_machine.hpp) as bash would; what it cannot evaluate as bash would is unknown, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario as it is written: a field for each key of the table (keys.hpp), of its type and with
 // its place in the file. What is wrong with a value by itself is reported when it is read; what
 // does not go together is found by the functions that make the set-up from it (resolve.hpp).

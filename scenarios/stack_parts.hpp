@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The key `stack`: which software trains, a file of models/stacks, an own one, or a map.
 #pragma once
 

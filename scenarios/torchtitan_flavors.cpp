@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "scenarios/torchtitan_flavors.hpp"
 
 #include "scenarios/scenario.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The models that torchtitan calls by a name and a flavor, from its registries
 // (github.com/pytorch/torchtitan, torchtitan/models/{llama3,llama4,qwen3,deepseek_v3}/__init__.py;
 // llama2 as it was in torchtitan/models/llama).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of a torchtitan job: its TOML, or the flags of a script that launches it.
 #pragma once
 

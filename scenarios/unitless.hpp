@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A schedule by itself, with op times that have no unit: what `penstock schedule show` and `export`
 // make of a name and its --set options.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How large a model's vocabulary is, by the name of its tokenizer:
 // models/tokenizers/vocabularies.yaml, which has the sources. A name that leaves the size open is
 // not known, so that it is asked for.

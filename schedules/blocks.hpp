@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building blocks (Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS'24).
 //
 // A schedule is the passes of one microbatch, each in a slot, repeated every T slots. It can run

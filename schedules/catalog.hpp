@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of the table of schedules: one function for each, defined in catalog/. Where two
 // schedules are variants of one idea they share a file.
 #pragma once

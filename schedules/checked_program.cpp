@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedules/checked_program.hpp"
 
 #include "program/check.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Program and what follows from it alone, whatever its ops cost: where each op stands, what the
 // checker says, what the order of a device means. Points of a sweep that differ in costs only
 // (recomputation, microbatch size, cluster) share one.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a compute order takes when each device runs its list strictly in order and no message is in
 // another's way: start = max(end of the device's op before, end of the producer + transfer where
 // that is another device). The time source of the searches; the engines in sim/ are the answer to

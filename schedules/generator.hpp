@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a schedule is: a pure function from its shape to the compute order of every device, plus the
 // rule of its weight versions. A new schedule is one file in catalog/, one line of the table in
 // catalog.cpp, one test and one scenario.

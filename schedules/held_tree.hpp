@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The activations a device holds after each slot of a line, as a tree over stretches of slots: a
 // pass moves, and the peak is known again, in the logarithm of how far it moved.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lowering: from a schedule's compute order to a Program that engines run.
 //
 // Adds what the order leaves out: the batches of a flushing schedule one after the other, the

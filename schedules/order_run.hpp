@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs an order of compute ops with any durations, and says which ops wait for one another.
 //
 // Each device runs its list strictly in order: start = max(end of the device's op before, end of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What PipeMare (Yang, Zhang, Li, Re, Aberger, De Sa, MLSys'21) does against stale weights, as
 // formulas. Stages s = 0 ... p-1 (the paper's i = s + 1), N microbatches per update; delays count
 // updates. A backward uses the weights as they are (tau_bkwd = 0), a forward those of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A building block repeated for m microbatches: which pass of which device is in which slot, and
 // the transformations of that table (blocks.hpp has the idea). Private to blocks.cpp.
 //

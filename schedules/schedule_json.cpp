@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedules/schedule_json.hpp"
 
 #include "schedules/evaluate.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules as JSON: building blocks, and what the checker finds of a table of the user's.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What replicas of a stage have to do when the stages have different numbers of them, where stages
 // live, and what memory limits are multiples of.
 #include "schedules/generator.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The slots of one device while passes are moved to earlier ones: which are free, and what the
 // device holds after each. Private to repeated_block.cpp.
 #pragma once

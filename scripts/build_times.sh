@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # How long building and testing take: the table in docs/performance.md.
 #   scripts/build_times.sh [--check] [--all] [--edit] [COMMIT]
 #

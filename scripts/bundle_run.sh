@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Puts penstock-run into a folder with the libraries it needs that a bare machine lacks.
 #
 # usage: scripts/bundle_run.sh [--without-cublas] DIR

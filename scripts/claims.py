@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes docs/claims.md: what the papers claim, one by one, with our command, our number and theirs.
 
     scripts/claims.py [--check]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Is the code as fast as it was? Benchmarks of this tree against those of another commit.
 
     scripts/compare_benchmarks.py COMMIT [--rounds 5] [--filter REGEX] [BENCHMARK...]

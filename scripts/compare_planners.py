@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A table of throughput by planner, all simulated alike (`penstock plan --compare`, docs/plan.md).
 
     scripts/compare_planners.py ../shared/data > planners.tsv

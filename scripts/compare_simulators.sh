@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # CPU seconds of penstock's engines and of another simulator for the same 1F1B pipeline with transfers.
 #   scripts/compare_simulators.sh [--loggopsim FOLDER] [STAGESxMICROBATCHES]...
 #

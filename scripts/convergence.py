@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes docs/convergence.md: a small GPT on a text, trained under eight update rules at several depths.
 
     scripts/convergence.py TEXT [--updates 200] [--seeds 5] [--depths 4,8] [--hidden 104] [--rates 0.0001,0.0003,0.001,0.003]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Counts tests: every GoogleTest case is one test, every other `meson test` is one.
 
 Reads what `meson test` left in DIR/meson-logs. testlog.json has one record per program;

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What matrix products and attention reach on a device, from a system file that SimuMax measured.
 
   scripts/device_efficiency.py SYSTEM.json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes calls of penstock fail, one after the other, and looks at what comes of it.
 
     scripts/fault_tests.py [--points N] [--kind KIND,...] [--seed N] [--jobs N] [--messages] [COMMAND...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Feeds every reader of penstock what nobody would write, and ends with "N executions, N crashes".
 set -euo pipefail
 

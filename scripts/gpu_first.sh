@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The first ten minutes on a GPU machine: does it work, what is it, do the weights come out right,
 # one calibration and the runs that it predicts. Every part is bounded; what it found is kept as it
 # comes and packed at the end, so that a machine that is ours for minutes gives all it can.

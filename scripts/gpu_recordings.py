@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What to record on a GPU machine, and what becomes of it (VALIDATION: one GPU, SM partitions).
 
   scripts/gpu_recordings.py prepare FOLDER [--gpu h200] [--small]

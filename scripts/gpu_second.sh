@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What gpu_first.sh leaves: of each priority the calibrations, then the runs, in BUDGET seconds.
 #
 #   scripts/gpu_second.sh SESSION OUT          # as gpu_first.sh; its OUT may be used again

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
 # What gpu_first.sh and gpu_second.sh share; they source it. Every part has a moment, in seconds from
 # the beginning, at which it is over: no command of it starts later, and one that is running is ended.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Ends penstock at random moments, again and again, and looks at what is left.
 
     scripts/kill_tests.py [--seed N] sweeps N | files N | ranks N

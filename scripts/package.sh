@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Makes a Debian package of penstock and prints its path: all else is said on standard error.
 #
 # What `meson install` installs, moved to /usr, stripped, with the packages that it needs as

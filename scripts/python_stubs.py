@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes python/penstock/__init__.pyi from the tables of results and of commands.
 
   PYTHONPATH=build/python scripts/python_stubs.py [--check]

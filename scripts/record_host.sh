@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Records real runs of two stages on this machine's cores, each predicted from one calibration that
 # was made before and has seen none of them:
 #   scripts/record_host.sh [FOLDER]        default: traces/recorded/host

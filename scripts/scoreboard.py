@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Predicts every published data set and writes what came of it: scoreboard.md and scoreboard.html.
 
   scripts/scoreboard.py SHARED FOLDER     (scripts/scoreboard.sh says it shorter)

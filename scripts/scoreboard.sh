@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # docs/scoreboard.md and its page: every published data set of SHARED/data, predicted by `simulate`, beside what others state.
 #   scripts/scoreboard.sh [SHARED [FOLDER]]
 # SHARED is where the measured data are (default: $PENSTOCK_SHARED), FOLDER gets scoreboard.md and scoreboard.html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # What ./penstock and ./check share: find out what is missing, install it, configure, build.
 #

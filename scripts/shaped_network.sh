@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command on a network of its own: namespaces as hosts, joined by veth links of given rates.
 #
 #   scripts/shaped_network.sh NAME star RATE... [fair|fifo] -- COMMAND...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes what README.md and docs/ show of commands: each block that begins with `$ ./penstock ...`,
 of Python: what stands below `>>>`, and of other pages: rows of their tables.
 

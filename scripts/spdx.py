@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the licence into the first line of every source, below `#!` where there is one.
 
   scripts/spdx.py [--check] [FILE...]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What docs/performance.md and docs/plan.md say of our own speed, measured again.
 
     scripts/speed.py [--build build] [--filter REGEX] [--no-jobs]

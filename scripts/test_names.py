@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Which test cases a commit had that are gone, and with which change each went: scripts/test_names.py COMMIT
 
 Names are those of the sources (TEST, TEST_F, TEST_P, TYPED_TEST; def test_...). A name that is gone was renamed, became a row of

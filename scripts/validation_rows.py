@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of the table in docs/validation.md from a result of `penstock validate FOLDER --format json`:
 python3 scripts/validation_rows.py FOLDER RESULT.json"""
 import json

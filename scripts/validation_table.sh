@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Rewrites the table of measured runs between the `validation` markers of docs/validation.md: a row per folder
 # of traces/recorded/ and schedule, every recording predicted again. `--check` only says whether the
 # table is up to date. Each folder says in `about.md`, in one line, what was run.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the parts of each replica group's gradient reduction take where nothing else uses their
 // links.
 #pragma once

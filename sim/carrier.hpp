@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Carries transfers: one that has its links for itself is a timer, another one becomes flows, phase
 // after phase. Messages are FIFOs; of a reduction or a collective one is on its way at a time.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops whose collectives have their links for themselves coast: nobody looks into them until a flow
 // starts on one of those links. Where such an op is then can be told, because each time that its
 // recipe is gone through takes equally long.

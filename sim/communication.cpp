@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/communication.hpp"
 
 #include "sim/durations.hpp"

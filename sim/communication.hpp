@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communication of a run, in all and exposed, by dimension; computed from its Timeline.
 //
 // Times are device-seconds, summed over the devices that a communication concerns:

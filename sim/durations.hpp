@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long ops take: computing and, where several GPUs share a stage, what they exchange during
 // it; and what disturbs them.
 //   time(op) = compute(stage, kind, device) + exchange(stage, kind, device)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One interface for every engine that predicts: Program + costs + cluster in, Timeline out.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The engine of events: queues of our own, and a network that shares the links and, while flows are
 // under way on them, owns the clock.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a Program event by event on a network that shares its links.
 #pragma once
 

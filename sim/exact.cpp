@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The exact engine: with a fixed order per device and a FIFO per channel, every time is a maximum
 // of sums of earlier ones, so one walk over the ops computes them all.
 //   start(op)   = max(end of the device's previous op, arrival of its message)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What shares links among flows, and the clock of that: SimGrid (sim/simgrid) or ourselves
 // (fluid.hpp).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs made of flows, on a network that shares its links among them.
 //
 // A lane sends one job after the other: the flows of a job start together, and the next job starts

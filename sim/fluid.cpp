@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sim/fluid.hpp"
 
 #include "sim/events.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links shared among flows in this process: progressive filling (Bertsekas and Gallager, Data
 // Networks, section 6.5.2) of those flows alone whose rates a start or an end may change.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which share of each link's bandwidth there is now (perturbations.links).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is alike and moves in lockstep, and is priced once: replicas that do the same at the same
 // time, and ranks of a device that send side by side.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The critical path of a simulated run, and what shared links cost it.
 //
 // A message on the path is slowed by `contended_s` = (arrival - departure) - (bytes/bandwidth +

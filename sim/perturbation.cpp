@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Links of a perturbation by name: those that the traffic of the run crosses.
 #include "base/suggest.hpp"
 #include "sim/engine.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds and opens the SimGrid module beside this program.
 #include "base/child_process.hpp"
 #include "base/module_path.hpp"

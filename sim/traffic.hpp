@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traffic: where everything that a Program sends, reduces and exchanges goes on a cluster.
 //
 // Transfers are numbered: first the messages (a FIFO from each device to each of its neighbours, of

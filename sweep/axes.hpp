@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Axes as people give them: `stages=2,4,8`, `microbatch_size=1:32:*2`,
 // `model.forward=1ms:9ms:+1ms`, `split=[1,2],[2,1]`, several of them zipped.
 //

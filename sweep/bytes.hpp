@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Values as bytes, one after the other, for messages between processes of the same program: numbers
 // as they are in memory, strings after their length. What comes from another process is never
 // trusted to be long enough.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The columns of a sweep's rows: the point's number, the scenario, the axes, what `simulate` says,
 // what became of the point. A column of `simulate` that repeats an axis is left out.
 #pragma once

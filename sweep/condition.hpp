@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditions on points: `stages*width==64 && model.forward <= 3 ms`.
 //
 //   or    := and ('||' and)*            compare := sum (('=='|'!='|'<'|'<='|'>'|'>=') sum)?

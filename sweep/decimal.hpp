@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Decimal numbers with their unit, so that ranges are exact: 0.1 added ten times is 1, and 1 ms
 // stays 1 ms.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Work that is done elsewhere: by the workers of another program's engine (Dask, MPI, any executor
 // of Python's), behind two pipes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a point to its row, as fast as it goes: the scenario's files are read once, and what only
 // `simulate` prints (critical path, communication, what would help, links) is not computed.
 #pragma once

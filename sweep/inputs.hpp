@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of a sweep: all are read before the first point is visited, so that what is edited
 // while it runs changes nothing, and --resume knows whether they are the same. What is wrong with
 // them, or with a value of an axis by itself, would be wrong with thousands of points and is said

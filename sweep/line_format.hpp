@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row as a line of text and back: CSV (RFC 4180) or a JSON object. Each line ends with a
 // check of what stands before it, so that --resume does not go on from a row that was changed.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows as lines of a file that is always a whole number of lines: see output.hpp.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What sweep a file's rows are of, so that only the same sweep continues it.
 #pragma once
 

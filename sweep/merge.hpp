@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of all shards of a sweep become the file that the sweep would have written by itself.
 //
 // Which shard has the next row is known (sweep/shard.hpp), so one pass over all files proves that

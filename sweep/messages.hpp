@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What who hands out points and a worker say to each other, over two pipes.
 //
 //   to a worker    point, give_up (a point that another worker got instead), stop

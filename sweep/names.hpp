@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the names in a condition stand for: an axis, or what each scenario says at that key.
 #pragma once
 

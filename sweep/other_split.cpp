@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "sweep/other_split.hpp"
 
 namespace penstock {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Of a sweep's points that do not fit: is the fastest out of reach, or only with its split?
 #pragma once
 

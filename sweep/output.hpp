@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the rows of a sweep go: CSV, JSON lines or SQLite, by extension; or standard output.
 //
 // Rows come in ascending order of their points, so that a file that ends anywhere holds all points

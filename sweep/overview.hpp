@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a person wants to see of a sweep: how many points came to what, the best of them, and how
 // the best throughput changes along the axes. Memory does not grow with the number of points.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pictures of numbers for the terminal: a line of blocks, and a field of numbers or blocks.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a sweep visits: the product of its axes, over one or several scenarios, numbered so that a
 // point is found from its number alone (nothing is stored per point, and any worker may take any).
 //

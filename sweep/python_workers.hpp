@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `--on WHERE`: starts who works elsewhere, the package for Python.
 #pragma once
 

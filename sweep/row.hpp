@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One row of a sweep: a point and what became of it.
 #pragma once
 

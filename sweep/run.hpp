@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sweep from its first point to its last row: hands out points, puts rows in order, continues
 // what an interrupted run left behind.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A part of a sweep for a machine of its own: --shard K/N.
 //
 // Of every N points that follow one another each shard takes one, another place each time. Shards

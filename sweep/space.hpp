@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The points of a sweep: scenarios times axes, and the conditions that choose among them.
 //
 // A point's number is its place in the product (scenarios slowest, the last axis fastest), so that

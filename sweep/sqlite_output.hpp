@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows as the table `sweep` of a SQLite database; a transaction a second, so that what is committed
 // is always a whole number of rows. Only where penstock was built with SQLite.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Watches a sweep: shows on a terminal how far it is, and measures how long it takes.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One worker process: answers the points that it is handed, in their order, one at a time.
 //
 // It notes the point that it has in hand in memory that it shares with who started it, so that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Spreads points over workers and hands their rows to one sink, in the order in which they come.
 //
 // Every worker is a process, also for `exact` points, which could share one: a crash in a thread

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What tests of commands share: a clean environment, a folder that is removed, and what is asked of
 a command that is fine and of one that is refused.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many cases of one kind tests go through: all of them in `./check --all` (PENSTOCK_THOROUGH),
 // fewer when a person waits (it is not set, or empty), and under a sanitizer, where each takes many
 // times as long.

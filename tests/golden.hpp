@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A text against the file that it was kept in. UPDATE_GOLDEN=1 rewrites the file and marks the test
 // skipped: read every change.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The names of parameterized tests whose parameter is a name: GoogleTest takes no '-' in one.
 #pragma once
 

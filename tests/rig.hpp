@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shorthand of tests: a schedule with uniform costs, lowered, checked and simulated.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the test vectors lie: $PENSTOCK_SHARED, else ../shared beside the project.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffered output to a plain or gzip file that is complete or not there: bytes go to a file without
 // a name in the target's folder (where the file system has none, to a temporary one), which takes
 // the target's name at `close`. So nothing is left of a process that was killed.

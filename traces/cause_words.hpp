@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the causes of idle time are called in a sentence: the words of JSON (kCauseNames) without
 // their underscores, so that one cause has one name. "Imbalance" is all waiting for an op of
 // another device: a schedule makes devices of equal work wait so, too (half of (p-1)/(m+p-1)).

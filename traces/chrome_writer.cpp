@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "traces/chrome_writer.hpp"
 
 #include "base/json.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timelines as Chrome Trace Event JSON, streamed: opens in ui.perfetto.dev and chrome://tracing.
 //
 // One process per device; lanes: compute, bubble (why the device waits), and per channel sends and

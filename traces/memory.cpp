@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "traces/memory.hpp"
 
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of a device over time, by owner, from a Timeline and the stages' costs.
 //
 // Who holds what from when until when: program/holdings.hpp.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a Timeline amounts to: busy and idle time, the cause of every idle gap, the critical path.
 //
 // Each idle gap of a device has one cause per instant: before its first op = warmup; its message is

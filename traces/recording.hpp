@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recording: what happened when a Program was executed for real, once or several times, as one
 // readable JSON file (gzip when its name ends in `.gz`). docs/recording-format.md has every field.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "traces/trace_check.hpp"
 
 #include "base/json_depth.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Checks a Chrome trace against what the real viewers need (docs/trace-format.md): lanes without
 // overlap, no pid or tid 0, matched flows inside slices, one counter sample per instant.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `penstock calibrate` measures: a model, at the microbatch sizes and recomputation of a
 // scenario where one is named.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Why a predicted iteration time differs from the measured one: measured pieces are swapped into
 // the prediction one after the other, and the schedule is evaluated again after each.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which part of a run is compared: the iterations after the warm-up, cut the same way out of a
 // predicted and a measured timeline.
 //

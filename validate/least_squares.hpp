@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nonlinear least squares of a few positive parameters (Levenberg-Marquardt on their logarithms).
 //
 // Minimises  sum_i rho(r_i) + sum_j (prior * log(x_j / start_j))^2  with the soft absolute value

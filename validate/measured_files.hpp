@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `penstock validate` is given: a file, or the recordings and tables of measurements in a
 // folder, which holds other files, too.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "validate/measured_rows.hpp"
 
 #include "base/csv.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Published measurements: tables in which somebody states how long an iteration took (and how much
 // memory it used) for each of many configurations, beside what is predicted for them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From what was measured to what a scenario uses: fits, and the profile as YAML.
 //
 // A layer is the slope and the overhead the intercept of a middle stage's time over its layers; the

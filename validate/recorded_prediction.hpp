@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recording beside the prediction of its scenario, which runs as long as the recording did.
 #pragma once
 

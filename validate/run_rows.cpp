@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "validate/run_rows.hpp"
 
 #include "base/numbers.hpp"

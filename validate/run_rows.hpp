@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of training runs (validate/run_table.hpp): every row as a scenario, predicted by what
 // `simulate` uses, beside what was measured.
 #pragma once

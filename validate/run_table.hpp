@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Published training runs as a table, one per line: the shape of a model, how it was divided, how
 // long an iteration took and how much memory it needed. A row is a *scenario plus what was
 // measured*: `scenario_text` writes it as a person would, and what `simulate` says of that text is

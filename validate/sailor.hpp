@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A configuration of Sailor's measurements as a scenario of abstract costs: what every stage takes
 // and holds, from layer times that were measured on one node. `simulate` does the rest.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds what predictions of Sailor's measurements need in the folders around them:
 //   profiles/MODEL/GPU/profile.json    layer times; `profiles` beside or above the measured file
 //   configs/*.json                     training configurations and bandwidths; beside `profiles`

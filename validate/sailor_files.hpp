@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The files of Sailor's published measurements (Strati et al., SOSP'25): one JSON file per
 // configuration that was run, with its iteration time and peak memory; layer times per model and
 // kind of GPU; network bandwidths as polynomials.

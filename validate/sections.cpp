@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "validate/sections.hpp"
 
 #include "base/units.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A recording's comparison as sections of a report: predicted above measured on one time axis, and
 // where the error comes from.
 //

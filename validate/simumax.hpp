@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SimuMax's results (github.com/MooreThreads/SimuMax, docs/b200) as a table of training runs
 // (validate/run_table.hpp): JSON with `rows[]` of `case`, `model`, `layer_num`, `mbc`, `real_ms`
 // and `real_alloc_gib`, where a case such as llama3_70b_l12_tp2_cp4_pp1_dp1_seq32768_mbc4 has its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of a training stack (models/stacks) fitted to measured runs, through the model that
 // `simulate` uses: least squares of log(predicted / measured). A row has no number of its own.
 #pragma once

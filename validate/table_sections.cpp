@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Many recordings, and the rows of tables, as sections of a report.
 #include "base/units.hpp"
 #include "report/comparison_section.hpp"

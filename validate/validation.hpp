@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Predicted against measured: one recording (and its repeats) beside the timeline that was
 // predicted for the same Program.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Comparisons of predicted and measured as JSON: the fields of docs/metrics.md.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What most files include of the standard library and fmt, compiled once (meson.build beside this).
 // Files include what they use all the same: this changes how long they take, not what they mean.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock calibrate: measures on this machine and writes a profile.
 #include "base/exit_codes.hpp"
 #include "base/numbers.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock compare: scenarios (simulated now) and results (JSON files) side by side.
 #include "base/exit_codes.hpp"
 #include "base/json_fields.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock completion bash | zsh | fish
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock doctor: what this machine can run, and why not.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"

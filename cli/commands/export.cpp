@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock export SCENARIO --to FORM
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"

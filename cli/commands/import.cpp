@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock import layout STRING | FILE: what a scenario or a model file says of it.
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock list scenarios | models | devices | clusters | schedules
 #include "base/exit_codes.hpp"
 #include "base/suggest.hpp"

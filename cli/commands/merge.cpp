@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock merge
 #include "sweep/merge.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock plan MODEL | SCENARIO | graph.txt: what our own search or a published planner would run.
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock replay: executes a scenario for real, and shows what was measured as `simulate` shows
 // what is predicted.
 #include "base/exit_codes.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock schedule list | show | export
 #include "base/exit_codes.hpp"
 #include "base/numbers.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock schedule check FILE.csv
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock serve: the playground with the full engine behind it, by the package for Python.
 #include "base/error.hpp"
 #include "base/numbers.hpp"

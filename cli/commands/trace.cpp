@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock trace check
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock train: what scenarios learn under the update rules of their schedules.
 #include "base/exit_codes.hpp"
 #include "base/json_fields.hpp"

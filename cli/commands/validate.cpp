@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // penstock validate: recordings of real runs beside what their scenarios predict.
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the figures of docs/contention.md and the tables beside them: docs/figures/*.svg.
 
 usage: docs/figures/make.py [--check]

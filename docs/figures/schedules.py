@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes docs/schedules.md and its pictures, docs/figures/schedules/*.svg.
 
 usage: docs/figures/schedules.py [--check]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Charts as SVG text: panels with axes, lines with markers, labels that keep clear of each other.
 
 Series differ by marker and dash, too, so that they can be told apart in grey.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Timelines of schedules as SVG text: a row per device, a cell per op.
 
 F is blue, B green, I teal, W yellow; the stages of a device differ in shade. Cells of a colour

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Throughput against memory of all schedules at equal work: the points, their table and the picture as SVG text."""
 import json
 import os

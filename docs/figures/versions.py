@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which weights every op uses, and how long a device holds them, as SVG text.
 
 A row per device: ops in the colour of their weight version (F light, backwards dark) with their microbatch, and below

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much each schedule leaves idle, where a forward takes 10 ms, a backward 20 ms and a message
 // crosses links of 25 GB/s: penstock as a library (docs/library.md).
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention whose probabilities never leave the SM: tile by tile, forward and backward.
 //
 //   forward   of 16 queries a warp, over tiles of keys: s = q k^T, with the largest score m and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend: GPUs and partitions of GPUs as devices, local and NCCL channels between them.
 #include "hw/backend.hpp"
 

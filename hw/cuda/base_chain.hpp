@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keeps the event that times are measured from close behind the events that are measured.
 //
 // cudaEventElapsedTime returns a float of milliseconds: 10 s after the base its last bit is 1 us.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One clock for several GPUs and processes.
 //
 // Per GPU: a kernel answers pings through mapped host memory with %globaltimer; the fastest of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run used: GPU, driver, libraries, clocks. NVML is asked where it is there.
 #pragma once
 

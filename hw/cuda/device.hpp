@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device of the CUDA backend: a GPU, or a partition of one.
 //
 // Every queue is a CUDA stream and a host thread that issues to it, so whoever issues to the device

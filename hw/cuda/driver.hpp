@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's runtime and driver for the rest of this module: checked calls, the current GPU, and the
 // driver's functions, looked up at run time so that the module loads where there is no driver.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events with a time on the run's clock.
 //
 // A Stamp is a CUDA event that has been recorded; its time is measured from an earlier stamp (see

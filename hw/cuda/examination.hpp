@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a GPU is like, beyond its name, as far as a prediction of runs on it depends on that: into
 // how many partitions it splits and on which SMs their kernels run, how many streams are served at
 // once, what its timer and its events can tell apart, how fast kernels are launched (and so whether

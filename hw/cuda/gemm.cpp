@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/cuda/gemm.hpp"
 
 #include "hw/cuda/driver.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products by cuBLASLt on one stream.
 //
 // Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)', so operands change places. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The small kernels that measure and keep time on the GPU's own clock, %globaltimer (nanoseconds).
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which GPU and which SM partition a pipeline device gets, and how many streams: plain arithmetic.
 //
 // One process spreads its devices over the GPUs it sees; several devices on one GPU are partitions

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels between two devices of one process.
 //   d2d     the receiver pulls: a copy on the receiving end's stream after the sender's event,
 //           between GPUs as a peer copy

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A FIFO between two host threads whose wait ends when the run stops.
 #pragma once
 

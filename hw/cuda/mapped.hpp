@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host memory that the GPU reads and writes in place, as words of its timer.
 #pragma once
 

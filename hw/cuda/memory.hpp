@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stream-ordered device memory of one pipeline device.
 //
 // A memory pool of CUDA's own, so that its high-water mark is the device's alone; where pools do

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA module, loaded on first use, so that penstock starts without a driver.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL's functions, looked up when several processes meet, so that one process needs no NCCL.
 #pragma once
 

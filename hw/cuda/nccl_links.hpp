@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Channels between processes: NCCL, one communicator of two ranks per channel.
 //
 // All kernels of a communicator run in the order of their issue, so a posted receive would hold up

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's management library, where there is one: clocks, power, and why they are lowered.
 //
 // Looked up at run time by its documented prototypes; there is no header here. What it does not

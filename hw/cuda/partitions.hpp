@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The SMs of one GPU as partitions: green contexts, made through the driver.
 //
 // A stream made in a green context runs on that partition's SMs whatever context is current, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Teams of CUDA threads for the row kernels, and their launches.
 //
 // A BlockTeam is a block: sums go through the lanes of a warp, then through the warps, always in

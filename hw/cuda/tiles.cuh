@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tiles of a warp: matrices of 16 rows whose elements its 32 lanes hold in registers, as the tensor
 // cores' instructions want them, and products of such with matrices in shared memory.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention on the host, in fp32, whose probabilities are never stored: head by head, some rows at
 // a time against all the keys that they see, by OpenBLAS. Its backward recomputes the rows'
 // probabilities from the log-sums and adds to the gradients of keys and values in the order of the

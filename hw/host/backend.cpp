@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host backend: devices are threads of this process, channels are memory within it and gloo's
 // TCP between processes.
 #include "hw/backend.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device of the host backend: a thread computes, each end of a channel has a thread of its own.
 //
 // With a virtual clock every queue carries a logical time: an op moves it on by its stated

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Several processes as one run: they meet at rank 0 (base/meeting.hpp), and connect pairwise
 // through gloo.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The wire between two processes: one gloo connection per channel and direction of training.
 //
 // A message is the payload and its header in one piece. gloo itself is a rendezvous: bytes flow

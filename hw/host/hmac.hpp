@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // HMAC-SHA-256 (RFC 2104, FIPS 180-4): how processes of a run prove that they know its secret.
 // Written here because penstock-run is carried to other machines, as one program.
 #pragma once

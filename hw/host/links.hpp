@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two ends of a channel on the host: a queue thread each, a wire between them, and what the
 // transfer semantics mean on a virtual clock. The arithmetic is that of sim/exact.cpp, in the same
 // order, so that logical times are equal to the last bit.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Math on the host, in fp32: OpenBLAS for matrix products, the row kernels for the rest.
 //
 // Every call hands a closure to the compute queue; tensors' memory is looked up when it runs. BLAS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/host/meeting.hpp"
 
 #include "base/clock.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the processes of one run find each other, whoever has started them.
 //
 // Who is who says base/launched_as.hpp; where they meet comes from the environment, too:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The wire between two threads of one process: a queue of messages under a mutex.
 //
 // A message goes straight into the block the receiver has posted; when there is none yet, it is

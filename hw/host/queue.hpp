@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A queue of the host backend: a thread that runs closures in order.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A key-value store over TCP, through which the processes of a run find each other.
 //
 // Rank 0 serves it from a thread; the others keep one connection each. Every key belongs to the

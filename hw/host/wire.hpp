@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A wire moves the messages of one channel between its two ends, in one process or over TCP.
 //
 // Each end belongs to one queue thread and blocks it; a wire knows no clock. Times travel in the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What both kinds of wire say about a message: which one they wait for, and that it was right.
 #pragma once
 

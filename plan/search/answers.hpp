@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who is asked for what candidates take: this process, or others, several candidates at a time; and
 // how much may still be asked, by number, by ops and by time.
 #pragma once

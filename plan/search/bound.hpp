@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lower bounds on the time of an update and on the memory of the fullest device, without
 // simulating.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the search chooses among: everything `pipeline` says in a scenario, and its schedule.
 //
 // Choices are made from coarse to fine: a *shape* (depth, width, tensor degree, microbatch size), a

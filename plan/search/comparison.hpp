@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Our plan beside those of the published planners, all simulated by one engine on one problem.
 #pragma once
 

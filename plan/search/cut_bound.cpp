@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounds of one candidate: its cut into stages is known, and what each recomputes.
 #include "plan/search/bound.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All ways to cut layers into stages of at least one.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Our own search as `penstock plan --search full` asks it: for a model on a cluster, beginning with
 // the published planners' plans; with what the best plans of each kind of GPU alone reach, what
 // leaving memory free costs, and, where it is wanted, how the published planners compare.

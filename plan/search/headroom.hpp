@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What leaving memory free costs: how much faster an update is with all memory used, or whether a
 // plan fits then where none does.
 //

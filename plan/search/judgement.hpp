@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a candidate takes: as a bound by the exact engine, and as it is.
 //
 // `relaxed` simulates one replica on links that nobody shares, its reduction counted as part of the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plans that a search has found, best first: one of each family, whatever its ranks lie on, and
 // one of those that do the same under several names (equal free slots make `1f1b` of `eager-1f1b`).
 //

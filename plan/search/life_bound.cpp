@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounds of a family whose order of ops is searched for: by what its microbatches occupy.
 #include "plan/search/bound.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The least c z over 0 <= z <= u under rows a z <= b that are added one after the other, c >= 0: a
 // dual simplex in dictionaries (Chvatal, "Linear Programming", 1983, chapters 2 and 10). Dense, for
 // some hundred variables and rows.

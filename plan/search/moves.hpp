@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The finishing moves of a search: changes of a plan that may make it better.
 //
 // Of many cuts only those best by their bounds, which take all devices for alike, are simulated, of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans as they are offered: with all that a user needs to run them, what limits them, and what
 // would help.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounds of a family whose order of ops is known, over all its cuts.
 #include "plan/search/bound.hpp"
 #include "plan/search/linear_program.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/search/order_trials.hpp"
 
 #include "plan/search/there_and_back.hpp"

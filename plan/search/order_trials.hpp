@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Families whose cuts are not all visited, looked into by the order of their ops: what it proves of
 // all cuts, and the cuts that are nearest to that, which are tried. A little of each family, and
 // more of those that hold the gap. Of orders that are searched for and take long to find, the cut

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a candidate can do about devices that hold too much when it is simulated.
 #pragma once
 

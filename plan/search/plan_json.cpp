@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "plan/search/plan_json.hpp"
 
 #include "results/expected_error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What planners answer as JSON: our own search, and the published ones.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of published planners as scenarios of a problem, so that one simulator answers for all.
 //
 // PipeDream's plans keep a weight version per microbatch in flight, their replicas take turns and

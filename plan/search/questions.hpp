@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the search asks of one candidate, so that others can be asked, several at a time: processes
 // on other machines that have the same problem.
 #pragma once

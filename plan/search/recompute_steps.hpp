@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the stages of a plan may recompute, one step after the other, the least first: where a stage
 // may recompute none or all of its layers, single layers are the steps between (the `block`
 // method).

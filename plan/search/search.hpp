@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The planner of our own: partition, depth, width, tensor degree, microbatch, recomputation,
 // chunks, schedule and arrangement together, under each device's memory, by branch and bound.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a search holds in its queues, in the order in which it is looked into.
 #pragma once
 

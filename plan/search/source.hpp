@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is planned for: a model, the devices and how they are joined, from a profile, a shipped or
 // own model on a cluster, a calibration, or a scenario.
 #pragma once

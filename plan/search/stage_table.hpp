@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a run of consecutive layers costs as a stage, at least: the numbers that bounds are made of.
 //
 // Times are those of a device as fast as any of the cluster in everything (made up where its groups

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Microbatches that a device holds at once, by the order of its ops alone, which no engine changes.
 #pragma once
 

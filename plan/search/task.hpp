@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario as a planner is asked: its model as layers, its cluster as levels of devices.
 #pragma once
 

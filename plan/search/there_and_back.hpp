@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts for orders of two chunks per device, there and back, that are searched for.
 //
 // What such an order takes is known when it has been found, which takes long where there are many

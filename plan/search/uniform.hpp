@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans whose stages all recompute alike: searches of which each knows one recomputation.
 #pragma once
 

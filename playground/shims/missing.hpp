@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What else of C++20 the standard library of Debian's emscripten does not have yet.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Nothing is compressed in a browser: what traces/byte_sink.cpp asks of zlib, for plain files.
 #pragma once
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Does a training job fit, how fast is it, and why: penstock from Python (docs/python.md)."""
 
 from . import errors

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The functions of the package. `simulate` runs in this process; what forks, prints and takes long
 (`plan`, `sweep` ...) is asked of the program, which answers in JSON."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Points of a sweep, or candidates of a search, on any `concurrent.futures.Executor`. The program hands
 out items and takes their answers (sweep/elsewhere.hpp); here chunks of them become tasks.
 

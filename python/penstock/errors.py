@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What penstock raises: an input that is wrong (`InputError`), a system that refused
 (`SystemError`), a mistake of ours (`InternalBug`)."""
 

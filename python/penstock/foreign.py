@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Objects of other libraries as (parts of) scenarios. Nothing of those libraries is imported."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a simulation came to: the fields of `penstock simulate --format json`, and its timeline."""
 
 import dataclasses

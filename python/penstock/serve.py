@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`penstock serve`: the playground on this machine alone, with the full engine behind it.
 
 It listens on the loopback. Every address begins with a token that only who has started it knows, and a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Python's values in the words of scenarios and command lines."""
 
 import json

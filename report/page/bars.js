@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bars: where the devices' time goes, and things side by side.
 const PART_COLOURS = {
   compute: '--F',

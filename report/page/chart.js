@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A figure: a chart, its legend, its table, and what keys do. Subclasses say what is drawn.
 //
 // The legend is made of buttons, so that it can be reached by keyboard and wraps on small screens.

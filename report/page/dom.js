@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Making elements.
 
 /** element('button', {class: 'x', onclick: f}, child, 'text'). */

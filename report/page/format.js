@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers as people read them. Data is in seconds, bytes, bytes/s and shares; a unit's prefix is
 // chosen by the value, or for a whole axis by its largest one.
 const PREFIXES = {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A measure over two axes of a sweep. Where other axes vary too, a cell shows its best point, or
 // the one at their chosen values; a cell without a feasible point is crossed out, with the reason.
 const BEST = '';

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses of several scenarios against updates, samples or simulated seconds, with bands over seeds.
 const LEARNING_AXES = [['updates', ''], ['samples', ''], ['simulated time', 's']];
 const LEARNING_MEAN = 3, LEARNING_LEAST = 4, LEARNING_MOST = 5;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The page: a section per entry of the data, its figures, light and dark, print.
 function tableOf(section) {
   const columns = section.columns.map(c => ({...c, ...reader(c)}));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory per device over time against capacity.
 const MOST_LINES = 64;
 const NAMED_IN_TIP = 12;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Two measures of every point of a sweep, and the front of those that no other point beats in both.
 const MOST_GROUPS = OKABE_ITO.length;
 const FRONT = 'Pareto front';

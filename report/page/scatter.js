@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Predicted over measured, a point per row, both axes logarithmic: what is on the line agrees.
 const AGREEMENT = [[1, 'solid'], [1.1, 'dashed'], [1 / 1.1, 'dashed']];
 const SCATTER_MARGIN = 1.25;  // beyond the outermost points

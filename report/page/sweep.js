@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sweep's points: columns by name, which of them are axes and measures.
 class Points {
   constructor(section) {

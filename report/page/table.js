@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table of any length: sorted by its headings, a page of rows at a time, columns to choose.
 const ROWS_PER_PAGE = 25;
 // Where a row is a list of its cells (page.css), more would be a page of many screens.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The timeline: a lane per device, a box per op. A lane's boxes of one kind are one shape, and only
 // those in view become part of it, so that 65,536 ops are drawn in a few milliseconds.
 const KINDS = [

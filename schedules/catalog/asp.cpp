@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous data parallelism (ASP): every replica has the whole model, pushes the gradient of
 // its m microbatches to parameter servers, pulls the weights as they then are, and goes on without
 // waiting for other replicas (Recht et al., "Hogwild!", NIPS'11, with a central server as

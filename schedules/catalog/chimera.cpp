@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chimera (Li & Hoefler, SC'21, section 3.1): two opposite 1F1B pipelines on the same D devices
 // (D even), each device holding stage d of one and stage D-1-d of the other. A unit is D
 // microbatches, half of them each way, one stage a slot: the two merge without conflict, and the

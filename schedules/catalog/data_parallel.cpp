@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data parallelism in bulk-synchronous steps (Valiant, CACM'90): every replica has the whole model,
 // runs its m microbatches (gradient accumulation) and waits until the gradients of all are reduced.
 // With wait-free backpropagation (Zhang et al., ATC'17) the reduction of a layer starts as soon as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DualPipe (DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 3.2.1) and DualPipeV (Sea AI
 // Lab's "cut in half", in deepseek-ai/DualPipe): two opposite pipelines whose forwards and
 // backwards run together, so that the communication of one hides behind the compute of the other.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPipe (Huang et al., NeurIPS'19): all m forwards, then all m backwards, on one weight version.
 // `gpipe` runs the backwards in reverse (B_m ... B_1, as torchgpipe's dependencies force them),
 // `gpipe-fifo` in ascending order (PyTorch's ScheduleGPipe, Megatron).

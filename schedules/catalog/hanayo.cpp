@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hanayo (Liu et al., SC'23): W waves. A pipeline of S = 2PW stages runs there and back over P
 // devices W times, so each device has 2W chunks and one copy of the weights. It is Chimera folded:
 // the second half of a wave stands where Chimera has the opposite pipeline, so the unit is P

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interleaved 1F1B (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
 // Clusters Using Megatron-LM", SC'21, section 2.2): device d holds the stages d, p+d, ..., so the
 // pipeline fills and drains in chunks, 1/v of a device's layers each. A device takes up N

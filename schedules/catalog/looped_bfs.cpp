@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Looped breadth-first (Lamy-Poirier, "Breadth-First Pipeline Parallelism", MLSys'23, section 3.2):
 // device d holds the stages d, p+d, ..., and runs all m forwards of a chunk before the next chunk,
 // then the backwards in exactly the reverse order. The bubble is that of interleaved 1F1B,

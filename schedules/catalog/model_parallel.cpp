@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Model parallelism without pipelining: one microbatch in the whole system, F1 B1 F2 B2 ...
 // Each device waits while the others work: a bubble of (p-1)/p.
 #include "schedules/catalog.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 1F1B with a flush: PipeDream-Flush (Narayanan et al., ICML'21), the same order as DAPPLE's P_A
 // (Fan et al., PPoPP'21) and Megatron's default. Stage s runs K_s - 1 forwards ahead, then one
 // forward and one backward in turn; at most K_s microbatches are stashed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PipeDream (Narayanan et al., SOSP'19, section 3): 1F1B without a flush, an update after every
 // backward, and weight stashing: F and B of a microbatch use the version of max(k - w_s, 0) with
 // w_s = p - 1 - s, so stage s holds w_s + 1 versions. With vertical sync every stage uses the

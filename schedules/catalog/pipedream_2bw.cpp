@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PipeDream-2BW (Narayanan et al., ICML'21, section 3.1): 1F1B without a flush, an update every
 // m >= p microbatches, and two weight versions: a microbatch of batch j uses version max(j - 1, 0)
 // on every stage, so the weight delay is one: W(t+1) = W(t) - lr * grad f(W(t-1)).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PipeMare (Yang et al., MLSys'21): never a bubble, never a second weight version. In every slot a
 // stage runs one forward and one backward; the forward of a microbatch takes the weights as they
 // are, and so does its backward 2 (p-1-s) + 1 slots later, with other weights: the forward's were

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search of our own, for linear pipelines (one stage per device) and those there and back (two
 // chunks): of all orders known to fit the limits the one whose longest device takes least, then the
 // one with the least makespan. It asks the searches of the zero-bubble papers' problems

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TiMePReSt (Dutta et al., FGCS 2026, 108260): "nF1B". A minibatch of N = m microbatches goes
 // forward microbatch by microbatch, and back at once, on the mean loss; an update follows every
 // backward. The order is that of unit slots: an op may use what an earlier slot finished; a stage

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The order that Chimera and Hanayo share: a unit of n microbatches enters a wave of n devices two
 // slots apart, and each goes on by one stage a slot, forward and then back.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The building blocks of the V-shaped schedules in the catalog, for p devices.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // V-shaped schedules of building blocks (Qi et al., "Pipeline Parallelism with Controllable
 // Memory", NeurIPS'24): two chunks per device, there and back, so that the stage which holds a
 // microbatch longest shares its device with the one that holds it shortest. Slots between

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Searched orders of two chunks per device, there and back, for given times, transfers and limits:
 // ZB-V under a memory limit (Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241) and
 // the V with any memory (Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS'24,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ZB-V (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24, section 6), the handcrafted order:
 // two chunks per device, there and back, so the last stage lies on device 0 with the first and the
 // first backward starts as soon as the first forward is through. Device i, with 0 and 1 its chunks:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zero-bubble schedules (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR'24; arXiv 2401.10241):
 // the backward is split into I, which the device before waits for, and W, which nobody waits for
 // and which fills what would be bubbles. With F, I, W = f, b, w on every device and free transfers,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Program as the graphs other simulators read: what every device computes, sends, receives and
 // reduces, and what each of these waits for.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chakra execution traces (Sridharan et al., arXiv:2305.14516; MLCommons' schema et_def.proto), as
 // ASTRA-sim's feeder reads them: a file per device, protobuf messages each after its length as a
 // varint, GlobalMetadata first and then the Nodes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GOAL, the schedules of LogGOPSim (Hoefler, Schneider, Lumsdaine: "LogGOPSim - Simulating
 // Large-Scale Applications in the LogGOPS Model", LSAP'10), as its txt2bin reads them:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What an order can never finish, and why. Every device runs as far as it can; then each one that
 // is left waits for one thing, so that following the waits from any of them ends in a cycle, or at
 // something that will never be there. Each such end is one deadlock; the rest waits behind it.

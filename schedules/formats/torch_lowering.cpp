@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // torch's lowering, pass by pass: _add_unshard_reshard, _add_reduce_grad, _add_send_recv.
 #include "base/error.hpp"
 #include "schedules/formats/torch_table.hpp"

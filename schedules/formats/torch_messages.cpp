@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The messages of a table with communication, and the two ends of each.
 #include "schedules/formats/torch_source.hpp"
 

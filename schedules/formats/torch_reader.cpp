@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedules/formats/torch_reader.hpp"
 
 #include "schedules/formats/torch_source.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reads a schedule from a CSV of torch.distributed.pipelining, and proves that it can run.
 //
 // Everything that is wrong is reported at once, each with its place: words that are no actions,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A table as it stands in its file: every action with its place, found by what it does. Used by the
 // reader alone.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of torch.distributed.pipelining: a row per device (its rank), a cell per action.
 //
 //   <stage><kind>[<microbatch>]   kind: F I B W, UNSHARD RESHARD REDUCE_GRAD, SEND_F RECV_F SEND_B

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a cycle of passes (pair_cycles.hpp) takes at least: the largest ratio of time to cycles
 // over all circles of passes that wait for one another. A period is long enough where starts exist
 // that keep every wait: found from the starts that are known, by relaxation, so that a device's

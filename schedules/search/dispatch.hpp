@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A linear pipeline run in the order of time: whenever a device is free, it takes by a rule what is
 // there, or waits. What its neighbours have begun is known to it, so it sees gaps coming and fills
 // them with W. One pass over the ops, O(log p) each, nothing allocated.

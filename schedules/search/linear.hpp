@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search for orders of a linear pipeline (stage s on device s) whose backward is split, for any
 // times, transfer and memory limits: zero-bubble schedules (Qi et al., "Zero Bubble Pipeline
 // Parallelism", ICLR'24, section 3), and what improves on them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders improved by moves of single ops. A device ends when it does because of a chain of ops
 // without a gap, the critical path (as in job-shop scheduling); only a change on it can shorten the
 // whole. So a move takes an op of the path and puts it some places earlier or later on its device.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders of two chunks per device that repeat with every microbatch, for any times and limits:
 // cyclic scheduling (Hanen and Munier, "A study of the cyclic scheduling problem on parallel
 // processors", Discrete Applied Mathematics 57, 1995), as compilers schedule loops.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // ZB-V's heuristic (Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, and its
 // public scheduler): forwards fill the V as far as they fit; then every device does one backward
 // and one forward per round, with W's in the gaps. A gap too short for a W is left open only by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A pipeline of two chunks per device, run in the order of time: a device that is free takes, by a
 // rule, one of the ops that are there, or waits for one that is on its way (what other devices have
 // begun is known to it), or fills the time with a W. One pass, O(log p) per op.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedules/search/pair_slots.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building blocks of a V at random (blocks.hpp has what a block is): slots of one microbatch that
 // repeat every six, in which no two of the four F and I of a device meet.
 #pragma once

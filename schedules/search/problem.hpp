@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders of one chunk per device in a line, or of two there and back (a V), whose backward is split
 // into I and W: what the searches for them are given, how they write an order down, and what it
 // takes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Orders that were searched for lately. A search takes a second, and whatever looks at a plan (a
 // simulation, what would help, tables for other programs) asks for its order again.
 #pragma once

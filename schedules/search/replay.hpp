@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An order, run again: when each of its ops begins, what it takes, and its critical path, the chain
 // of ops without a gap that makes a device end when it does. One pass over all ops.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices that run one op after the other: what each has done, holds and waits for, and when it
 // decides next. The dispatchers and the rounds drive it; they decide, it keeps the books and writes
 // the word.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "schedules/search/vee.hpp"
 
 #include "schedules/catalog.hpp"

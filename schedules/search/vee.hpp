@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search for orders of a V: two chunks per device, there and back, the backward split into I
 // and W; for any times, transfer and memory limits of the devices (zb-v-search, v-search).
 //

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Profiles of layers in PipeDream's and DAPPLE's format on the clusters of PipeDream's paper."""
 import re
 

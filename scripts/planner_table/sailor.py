@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sailor's models on its kinds of nodes: tables of layers with the times that it measured.
 
 A row of a table is a transformer block; the first one has the embedding with it, the last one the

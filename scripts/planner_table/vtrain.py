@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """vTrain's models on its clusters. Its times are of whole iterations, not of layers: models come by
 their shape, with the layer times of penstock's device."""
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The SimGrid module: loaded on first use, because linking SimGrid costs every start of the program
 // 20 ms.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SimGrid shares the links and, while flows are under way, owns the clock.
 //
 // Driven from maestro, without actors and without a static DAG (both are slower by far in SimGrid

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How an error looks: position, source line, caret.
 #include "base/error.hpp"
 

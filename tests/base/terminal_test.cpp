@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines that are too long end where words do.
 #include "base/terminal.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Quantities: every unit, exact doubles, what is refused, and how values are printed.
 #include "base/units.hpp"
 

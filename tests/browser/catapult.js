@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Catapult viewer (Debian's golang-1.19-src carries it) in a headless Chromium, offline.
 import { createServer } from 'node:http';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';

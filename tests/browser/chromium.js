@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A headless Chromium that never leaves this machine.
 import {existsSync} from 'node:fs';
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The playground in a real browser: every shipped schedule gives the command's numbers to the last digit,
 // what is chosen is simulated and drawn at once, and the page works without a server, on a phone, with
 // a keyboard and in the dark. Screenshots go to $PENSTOCK_SCREENSHOTS (else the second argument).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Uses reports as a person does, in a real browser: charts are drawn (their pixels are counted by
 // colour), zoom, tooltips, legends, tables, keys, the theme, print, and widths from 360 px to 4k.
 // Screenshots go to $PENSTOCK_SCREENSHOTS (else the second argument).

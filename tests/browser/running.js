@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the browser's tests share: a browser for as long as they run, a folder for what they make,
 // and what their exit codes say to meson.
 import {mkdirSync, mkdtempSync, rmSync} from 'node:fs';

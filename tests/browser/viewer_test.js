@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opens penstock's traces in the real Catapult viewer and compares what it understood with what is
 // in the file. Screenshots of every trace go to $PENSTOCK_SCREENSHOTS (else the first argument).
 import assert from 'node:assert/strict';

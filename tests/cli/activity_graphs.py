@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readers of what `penstock export` writes for other simulators, and a replay of it: Chakra's
 protobuf messages decoded from the bytes, GOAL as its grammar has it.
 

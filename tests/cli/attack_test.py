@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What files and limits from outside do to the commands: nesting without end, control characters, files
 that may not grow, outputs that are inputs, columns and versions that nobody knows.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Public jobs that penstock once answered wrongly: docs/cases.md says of each what is right, and why.
 
 Inputs are found in $PENSTOCK_SHARED/cases; without them every test is skipped. UPDATE_GOLDEN=1 writes

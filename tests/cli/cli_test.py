@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """penstock as its users run it: the real binary, its output, its exit codes.
 
 What is only a command line and a text is in commands_test.cpp, all in one process. Needs

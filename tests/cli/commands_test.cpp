@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Command lines as data: what is typed, the exit code, what stands on the standard streams. All in
 // one process; what needs a shell, a terminal, a signal or files is in the scripts beside this.
 #include "cli/options.hpp"

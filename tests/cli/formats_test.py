@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What goes in and out: tables of torch.distributed.pipelining, Megatron's layouts and flags,
 Chakra and GOAL, each against an independent reader.
 

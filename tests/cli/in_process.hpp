@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A command line of penstock in this process: what it prints, and its exit code.
 #pragma once
 

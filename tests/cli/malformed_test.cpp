@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Malformed scenarios through the command line: each ends with exit code 2 and the message in the
 // golden file beside it, says everything at once, and costs neither time nor memory. Small files go
 // through this process one after the other, big ones and what is no file each through one of its

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Answers that mean what people take them to mean: the real binary, one class of cases a run.
 
 Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Public jobs of Megatron's family that once had an answer of another job, from their file to the
 // table: shared/cases, whose README says how the right values are known.
 #include "base/json.hpp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Shipped scenarios by their name, the commands that explain the others, and the manual page."""
 
 import json

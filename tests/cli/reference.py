@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A slow, obviously right pipeline: when every op starts and ends, from the written semantics alone.
 
 The order of ops per device is given; times follow from four sentences (docs/metrics.md, DESIGN):

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One run says the same numbers wherever they are said: in a table, in JSON, in CSV, in a sweep's row, in Python.
 
 Random jobs of shipped models, software and clusters; more of them with PENSTOCK_THOROUGH."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What bash, zsh and fish offer for a command line, each asked in its own way. A shell that is not
 installed is skipped with the reason. The shell is named as the argument: Bash, Zsh or Fish."""
 

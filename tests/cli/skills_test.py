@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Asks the questions of docs/skills/*.md: what a page reads of an answer is what the program prints.
 
 A question is a heading `### ...?` of a page, with one command, a table of what is read of its JSON, and the answer in words,

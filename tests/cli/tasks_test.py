@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The seven tasks of docs/tasks.md: each is answered by at most two of the commands that stand there.
 
 What they print is compared with the page by another test; here it is asked whether the answer is in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tables of torch.distributed.pipelining by their rules, written a second time: what
 `penstock schedule export` and `check` say is compared with this.
 

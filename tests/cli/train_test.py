@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`penstock train` as its users run it: the same bits as `replay` under every schedule, what a curve
 says, what is kept of a run that is stopped, what is refused."""
 import csv

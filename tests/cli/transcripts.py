@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What people see, kept under golden/. UPDATE_GOLDEN=1 rewrites it and marks the run skipped."""
 
 import os

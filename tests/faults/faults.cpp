@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A preloaded library that makes one call fail: what scripts/fault_tests.py runs penstock with.
 //
 // Calls are counted from `main` on, in a file that all processes of a run share, so that a worker's

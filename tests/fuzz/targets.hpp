@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is fuzzed: one target for every reader of the house. fuzz.cpp has the targets and runs them
 // with libFuzzer; seeds.cpp gives them something to begin with.
 //

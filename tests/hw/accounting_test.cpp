@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the ledger is told about a stage: stated costs for a stand-in, real sizes for a transformer.
 #include "hw/accounting.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention without stored probabilities on the host, against its formulas in double precision.
 #include "hw/host/attention.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calibration on devices and links whose times are scripted: what is measured is what was scripted,
 // the fits find the constants behind it, and a scenario with the profile costs the medians again.
 #include "hw/calibration.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CUDA backend decides without a GPU, the line it says where there is none, and, where
 // there is one, its links and arithmetic against the host's.
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The executor on the host: it computes what its schedule promises, bit for bit, and on a virtual
 // clock its times are the simulator's.
 #include "tests/hw/plan_rig.hpp"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """`--backend cuda` as its users run, interrupt and misuse it, on emulated GPUs (emulated_gpu/gpu.hpp).
 
 Needs what run_test.py needs, and $PENSTOCK_MODULES: the folder of the module for emulated GPUs. One

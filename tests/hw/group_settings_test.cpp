@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a process finds the others of its run: what torchrun, mpirun, srun and penstock's own
 // launcher put into the environment.
 #include "hw/host/gloo_group.hpp"

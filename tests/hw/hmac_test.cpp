@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Against the vectors of FIPS 180-4's examples and of RFC 4231.
 #include "hw/host/hmac.hpp"
 

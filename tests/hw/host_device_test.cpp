@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's device when a run is stopped in the middle of its work.
 #include "hw/host/device.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ledger: who holds how much and when, from allocations whose times are known only later.
 #include "hw/ledger.hpp"
 

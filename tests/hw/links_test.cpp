@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The two ends of a channel on a virtual clock: when a message leaves and arrives under each
 // transfer semantics. And matrix products of several threads at once.
 #include "hw/host/links.hpp"

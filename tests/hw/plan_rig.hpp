@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shorthand of tests: a schedule as a plan for the executor, and a run of it in this process.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the processes of a run find each other, and whom they let in.
 #include "hw/host/gloo_group.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "hw/row_kernels.hpp"
 
 #include "stage_rig.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Program files: what is written is read again, and what nobody should have written is refused
 // with its reason before anything is allocated.
 #include "hw/run_plan_file.hpp"

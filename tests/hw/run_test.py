@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """penstock-run and `penstock replay` as their users run, interrupt, kill and misuse them.
 
 Needs $PENSTOCK_BINARY, $PENSTOCK_RUN and $PENSTOCK_SOURCE. One class of cases may be named as an

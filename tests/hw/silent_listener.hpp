@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ports where somebody listens who is none of ours.
 #pragma once
 

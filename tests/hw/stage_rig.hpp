@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a stage on the host in buffers of exactly the stated sizes, filled with NaN, with a guard
 // behind each; an op is given only the buffers that live then. And central differences.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is trained against the papers' recurrences, written down by hand for a product of matrices:
 // no Program, no schedule, no version rule takes part in them.
 #include "hw/training_run.hpp"

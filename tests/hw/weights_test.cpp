@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weight versions as buffers, on a device of the host: how many there are, what they hold and when
 // one is written over.
 #include "hw/host/device.hpp"

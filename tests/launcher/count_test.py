@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/count_tests.py on logs as Meson 1.0 and GoogleTest 1.12 write them."""
 
 import json

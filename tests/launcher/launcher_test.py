@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """./penstock and ./check with fake tools: what they build, install, print and return, and when."""
 
 import os

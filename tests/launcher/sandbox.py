@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A copy of the launcher in a temporary tree where meson, ninja, apt-get and the like are fakes.
 
 PATH is one directory: links to the ordinary tools the scripts need, and the fakes. A tool that is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which links a message crosses, under which names, and which of them are one link.
 #include "models/collectives.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/models/hand_made.hpp"
 
 #include <gtest/gtest.h>

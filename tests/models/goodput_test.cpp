@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The long run of a job with failures, by hand and against the closed form of exponential failures.
 #include "models/goodput.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buckets of wait-free backpropagation, by hand.
 #include "models/gradient_buckets.hpp"
 

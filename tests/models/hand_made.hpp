@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small models and devices with numbers that can be followed by hand.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Measured costs: which row a run uses, what lies between rows, what a stage costs by hand.
 #include "models/layer_profile.hpp"
 

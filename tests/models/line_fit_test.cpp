@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lines through measured times: exact data is recovered, noisy data nearly, and what cannot be
 // negative is not.
 #include "models/line_fit.hpp"

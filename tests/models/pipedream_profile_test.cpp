@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profiles of PipeDream's: what is read, in which order, what a cut sends, splits against all
 // splits, every kind of mistake; and the public profiles, where they are at hand.
 #include "models/pipedream_profile.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the policies put the members of a pipeline, by hand.
 #include "models/placement.hpp"
 

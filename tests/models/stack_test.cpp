@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stacks: a layer taken apart costs what its parts cost, and the neutral stack says nothing.
 #include "models/stack.hpp"
 

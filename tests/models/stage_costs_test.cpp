@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stages cost: the layers' formulas summed up, embedding and head at the ends, I and W adding
 // up to B, recomputation, and the two ways to split layers.
 #include "models/stage_costs.hpp"

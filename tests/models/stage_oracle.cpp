@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/models/stage_oracle.hpp"
 
 #include <algorithm>

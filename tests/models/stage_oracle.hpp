@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The oracle of a stage: plays an op layer by layer and module by module, slowly, from the papers'
 // formulas. It shares no code with models/, is used by no engine, and takes plain numbers alone.
 //

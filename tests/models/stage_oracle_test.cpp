@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stages cost, compared with the oracle over random models, stacks, degrees and number types.
 #include "tests/models/stage_oracle.hpp"
 

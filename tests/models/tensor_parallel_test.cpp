@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A stage shared by t GPUs: parameters of each against Megatron's own log, activations against the
 // closed forms of Korthikanti et al. (MLSys'23), traffic, times and the distributed optimizer.
 #include "models/stage_costs.hpp"

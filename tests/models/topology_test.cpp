@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which links messages cross inside nodes and between them, and what latency they add up to; all of
 // it by hand.
 #include "models/cluster.hpp"

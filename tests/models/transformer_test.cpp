@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Parameters, FLOPs and activation bytes against the published formulas, worked out by hand.
 #include "tests/models/hand_made.hpp"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Four processes on shaped networks of namespaces: measured against predicted iteration times.
 
   network_test.py [CLASS]                 the tests of ./check; Predictions takes about two minutes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A root folder of its own: a package, the libraries of the packages that it depends on, and bash.
 
 Nothing else is in it, neither the sources nor the build. Programs run there by chroot in a mount

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The library as others use it: the example of docs/library.md, compiled with what `meson install` has
 put into a folder and with nothing of this tree."""
 import os

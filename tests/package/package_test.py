@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The Debian package: made from the build that is there, installed into a fresh root, used there.
 
 Needs $PENSTOCK_BUILD and $PENSTOCK_SOURCE.

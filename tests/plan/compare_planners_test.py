@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/compare_planners.py: ours is best or equal on published data, and a row where it is not
 is said and fails."""
 import json

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DAPPLE's latency model by hand, and the released planner's plans and evaluations.
 #include "plan/dapple.hpp"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`penstock plan --search full` as its users run it: plans that `simulate` accepts and confirms,
 objectives, the table of planners, reasons."""
 import csv

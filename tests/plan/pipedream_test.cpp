@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PipeDream's optimizer against the released program's answers.
 #include "plan/pipedream.hpp"
 

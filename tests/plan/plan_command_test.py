@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`penstock plan` and the profiles and models that `penstock import` takes, as their users run them."""
 import json
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small profiles made by hand, and requests for them.
 #pragma once
 

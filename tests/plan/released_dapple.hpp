@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How DAPPLE's released planner counts a plan (github.com/AlibabaPAI/DAPPLE,
 // src/parallelism/sync_pipeline.rs), two ways. Its stages are printed as first state and the state
 // behind the last one, except at the end; its times count the state behind, too, in both stages.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 2BW's search, torchgpipe's balance, the uniform split and the table of planners.
 #include "plan/block_partition.hpp"
 #include "plan/planners.hpp"

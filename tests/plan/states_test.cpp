@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts of graphs with branches, and PipeDream's recurrence against all plans of small chains.
 #include "plan/layer_states.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Broken programs, each with the sentence the checker must say about it.
 #include "program/check.hpp"
 

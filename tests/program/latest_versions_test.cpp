@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weight versions of replicas that wait for no other, by hand.
 #include "program/latest_versions.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who is a device, and who adds gradients, along the axes of a mesh.
 #include "program/mesh.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT models on Selene's A100 with tensor parallelism, against figure 12 and table 1 of Megatron-LM
 // (Narayanan et al., SC'21, arXiv:2104.04473). Their TFLOP/s count recomputation (equation 3), as
 // HFU does. Nothing is fitted to these numbers; what is assumed of a shared layer's efficiency is

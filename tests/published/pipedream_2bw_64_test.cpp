@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT and BERT on 64 V100 (8 servers) against figure 6 of PipeDream-2BW (Narayanan et al.,
 // ICML'21): 20 bars, 24 ratios between them. One number is calibrated on them, the bandwidth that a
 // server's NIC delivers. Bars are read off the figure, +-1 to 2 sequences/s. The table with causes:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GPT-2.2B on 8 V100 against figures 6 and 7 of PipeDream-2BW (Narayanan et al., ICML'21). Bars are
 // read off the figures, +-1 sequence/s. No factor is tuned per schedule; the device's efficiency
 // curve is one for all. Assumptions: docs/validation.md.

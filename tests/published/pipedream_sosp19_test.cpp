@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PipeDream's speed-ups over data parallelism (Narayanan et al., SOSP'19, table 1, time per epoch)
 // for the models whose profiles are public, on clusters A (Azure NC24 v3, PCIe, 10 Gb/s) and B
 // (p3.16xlarge, NVLink, 25 Gb/s). Nothing is calibrated on these rows: layer times are the

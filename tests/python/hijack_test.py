@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Nothing that lies in the current folder is run, whatever it is called: a folder of somebody's scenarios may
 hold a penstock/__init__.py or a json.py."""
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests of the Python package say what they lack, and are skipped then."""
 import importlib.util
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """docs/python.ipynb runs from its first cell to its last, and shows what it says."""
 import os
 import pathlib

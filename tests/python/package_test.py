@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The package penstock: what it says is what the command says, and wrong input is an exception."""
 import doctest
 import gc

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`penstock serve` as a browser and as others ask it: the token, the name of the host, what is simulated,
 and that nothing else of this machine is read."""
 import http.client

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Sweeps whose points are computed by executors: the rows are those of the command, whatever happens
 to workers."""
 import concurrent.futures

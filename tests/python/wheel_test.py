@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`pip wheel .` without a network, installed into a fresh venv, used from another folder."""
 import json
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The committed chart library is what its checksum, lock file and licence header say."""
 import hashlib
 import json

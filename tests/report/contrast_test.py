@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Reports can be read, dark and light: the contrast (WCAG 2.1) of texts with what they stand on is at least 4.5:1, that
 of what charts draw with their paper at least 3:1. From the style sheet and the scripts of the page; needs
 $PENSTOCK_SOURCE."""

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes pages for the browser's tests: sample_report KIND FILE.
 //   timeline: 64 devices, 65,536 ops; sweep: 10,000 points, some infeasible; scatter: predicted
 //   over measured of a table; learning: two scenarios of one point each; sections: one of each

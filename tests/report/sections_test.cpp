@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "report/comparison_section.hpp"
 #include "report/memory_section.hpp"
 #include "report/scatter_section.hpp"

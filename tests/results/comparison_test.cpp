@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results side by side: what is best, and what makes them hard to compare.
 #include "results/comparison.hpp"
 

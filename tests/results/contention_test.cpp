@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What neighbours that share memory do to ops, with slowdowns made up for the test.
 #include "base/error.hpp"
 #include "results/simulation.hpp"

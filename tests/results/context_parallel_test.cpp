@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Context parallelism, as a user writes it: what each rank computes and holds, how long keys and
 // values go round, and both engines.
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a prediction may be off by is said of the measured runs that are like the job, and where
 // there are none, that there are none.
 #include "results/expected_error.hpp"

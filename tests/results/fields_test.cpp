@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One table says what a result has; what is made from it must agree, and it with the code's lists.
 #include "results/fields.hpp"
 

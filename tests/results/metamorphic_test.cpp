@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Relations that hold between two runs whatever the truth is: what comparing engines with each
 // other cannot find. Random models, software, devices, degrees, schedules and number types; a few
 // hundred cases of each relation, thousands with PENSTOCK_THOROUGH.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Properties of random scenarios, as a user writes them. That both engines agree on random runs is
 // in tests/sim.
 #include "base/error.hpp"

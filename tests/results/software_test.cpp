@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the software of a job changes: whether it fits, what hides the gradient reduction, what MFU
 // counts.
 #include "results/advice.hpp"

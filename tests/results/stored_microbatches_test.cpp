@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A microbatch whose activations are stored where others' are not (torchgpipe's `checkpoint:
 // except_last`) takes, exchanges and sends what it does where nothing is recomputed.
 #include "results/simulation.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Studies say what a run of the changed scenario says: each is compared with that run itself.
 #include "base/error.hpp"
 #include "results/advice.hpp"

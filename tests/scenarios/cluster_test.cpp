@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Clusters as files describe them: inheritance of groups, defaults of fabrics, shipped ones, and
 // where a pipeline is placed on them.
 #include "scenarios/scenario.hpp"

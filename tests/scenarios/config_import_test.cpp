@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configurations of nanotron and torchtitan as scenarios.
 #include "base/error.hpp"
 #include "scenarios/config_import.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stages cost, as text to compare: a line each.
 #pragma once
 

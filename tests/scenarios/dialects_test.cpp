@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Jobs of Megatron's family in their dialects, each with what it becomes: tests/scenarios/corpus/
 // dialects, FILE and FILE.expected. They are written for this test, after the forms that the
 // frameworks' own examples have.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Configurations of Hugging Face's models have the parameters that were published, to 0.05 %; what
 // is no dense decoder is refused, or a stand-in that says what is missing.
 #include "base/json.hpp"

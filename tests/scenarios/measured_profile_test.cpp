@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Profiles in scenarios: a file's sections as model and cluster, costs and makespans by hand.
 #include "base/error.hpp"
 #include "scenarios/scenario.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launch scripts of Megatron-LM as scenarios.
 #include "base/error.hpp"
 #include "scenarios/document.hpp"

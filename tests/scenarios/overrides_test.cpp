@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `--set`: reaches every key, in every form, and says what is wrong with a change.
 #include "base/error.hpp"
 #include "scenarios/keys.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models by PipeDream's layer profiles: how a scenario names them, splits them and scales them.
 #include "base/error.hpp"
 #include "scenarios/scenario.hpp"

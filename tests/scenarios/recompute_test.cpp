@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recomputation chosen by stage: each stage costs what it does where all are like it.
 #include "base/error.hpp"
 #include "scenarios/scenario.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which parts of a gradient are reduced together, from a scenario's keys.
 #include "scenarios/scenario.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is made from the table of keys is up to date: scenario.schema.json and docs/scenario.md.
 // UPDATE_GOLDEN=1 rewrites them.
 #include "scenarios/keys.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a scenario means: defaults, units, names of other tools, bases and files, published sizes.
 #include "scenarios/megatron_arguments.hpp"
 #include "scenarios/scenario.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a scenario tells its schedule, and what a schedule makes of the scenario's costs.
 #include "scenarios/scenario.hpp"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every shipped scenario fits scenario.schema.json; malformed ones that a schema can tell do not."""
 import json
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launch scripts by what their shell does, each with what it becomes: tests/scenarios/corpus/shell,
 // FILE.sh and FILE.sh.expected. They are written for this test. A line `# import: --define A=8
 // --launch 2` in one gives it what the command line would.

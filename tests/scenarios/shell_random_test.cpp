@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random fragments of shell scripts, followed here and run by bash itself: every word that is known
 // here is bash's. The fragments assign, test, expand and loop, and show words by `run`, which is a
 // function for bash and a program here. bash has no environment, no programs and an empty folder.

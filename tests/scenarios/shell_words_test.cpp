@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What shell scripts give to the programs they start: a row for each construct, with what bash has.
 #include "scenarios/shell_words.hpp"
 

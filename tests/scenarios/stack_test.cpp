@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The key `stack`: names, files and maps; what it leaves to the pipeline's own keys.
 #include "base/error.hpp"
 #include "scenarios/scenario.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A scenario read once gives, for any overrides, what reading it anew gives.
 #include "base/error.hpp"
 #include "scenarios/scenario.hpp"

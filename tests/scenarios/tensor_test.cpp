@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Stages shared by several GPUs, in a scenario: which GPUs, what their exchange adds to the times,
 // what the keys mean to the costs, and what a user is told.
 #include "models/collectives.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vocabularies by the name of a tokenizer.
 #include "scenarios/vocabularies.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What costs and batches count: of a device, whatever its chunks; of an update, whatever its
 // replicas.
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules without a flush whose forward and backward of a microbatch use different weights:
 // PipeMare and the TiMePReSt family.
 #include "program/check.hpp"

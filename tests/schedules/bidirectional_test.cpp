@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // DualPipe, DualPipeV, Chimera and Hanayo: recorded orders, every admitted shape of up to eight
 // devices, and the formulas of their papers.
 #include "program/check.hpp"

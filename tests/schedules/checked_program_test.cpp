@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs that are made once for all who ask: the same as made anew, and not too many of them.
 #include "schedules/checked_program.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every recorded order, whoever made it, takes and holds what an independent evaluation says, or
 // is diagnosed as the deadlock it is.
 #include "schedules/evaluate.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every schedule of the table on all p <= 8, m <= 24, v <= 3: the checker finds nothing wrong with
 // what it admits, the formulas of its row hold where they are claimed, and what it refuses names
 // values that it admits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interleaved 1F1B (Megatron's and PyTorch's), interleaved zero-bubble and looped breadth-first:
 // their orders equal the recorded ones.
 #include "program/check.hpp"

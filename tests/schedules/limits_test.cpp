@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What holds for every schedule that searches, for any times, transfers and limits.
 #include "schedules/evaluate.hpp"
 #include "tests/random_shape.hpp"

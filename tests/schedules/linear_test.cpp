@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules of one stage per device: recorded orders of 1F1B, and closed forms of the times of
 // 1F1B, eager 1F1B and GPipe for any times and transfers.
 #include "schedules/evaluate.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Schedules recorded from other people's tools: one case per line, orders as PyTorch's tokens.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "program/check.hpp"
 #include "program/dependencies.hpp"
 #include "program/order_facts.hpp"

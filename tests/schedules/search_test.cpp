@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search of our own: never worse than what it could have taken, and within every device's own
 // limit.
 #include "program/check.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of slots while passes move, and its tree, against a plain walk over the whole line.
 #include "schedules/slot_line.hpp"
 #include "tests/random_shape.hpp"

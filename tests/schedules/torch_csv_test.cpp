@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "base/error.hpp"
 #include "schedules/evaluate.hpp"
 #include "schedules/formats/torch_reader.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The searches over two chunks there and back: valid for any shape, never above a limit, never
 // worse than recorded searches and published orders of the same memory.
 #include "schedules/search/vee.hpp"

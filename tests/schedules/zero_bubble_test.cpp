@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zero-bubble schedules: the handcrafted orders have the bubble and the memory of their formulas,
 // the search is never worse than what other tools found, than what is proven, and than 1F1B.
 #include "program/check.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Asynchronous data parallelism, against times computed by hand: F = 1 s, B = 2 s, 1 GB of
 // gradients and as much of weights, links of 1 GB/s. Replica 0's GPU is the parameter server.
 #include "tests/rig.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Total and exposed communication, against sums by hand and as a property of random runs.
 #include "sim/communication.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The critical path of real runs: from 0 to the end of the run without a wait that nothing
 // explains.
 #include "tests/random_shape.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data parallelism with wait-free backpropagation, against times computed by hand. Two replicas,
 // F = 1 s, B = 2 s, links of 1 GB/s without latency: x GB take x seconds to reduce.
 #include "models/gradient_buckets.hpp"

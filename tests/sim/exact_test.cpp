@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/rig.hpp"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is priced once, and the links shared in this process, against SimGrid that plays every flow.
 #include "sim/lockstep.hpp"
 

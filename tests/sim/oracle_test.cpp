@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The recorded timelines: device, start, end and weight version of every op, peaks; both engines.
 #include "tests/rig.hpp"
 #include "tests/shared.hpp"

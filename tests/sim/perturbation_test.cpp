@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Disturbed runs against hand computation, and both engines against each other.
 #include "tests/random_shape.hpp"
 #include "tests/rig.hpp"

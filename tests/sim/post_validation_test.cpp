@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimizer post-validation: a STEP waits for the partial norm of the position before.
 #include "tests/random_shape.hpp"
 #include "tests/rig.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random scenarios for properties that hold for all.
 #pragma once
 

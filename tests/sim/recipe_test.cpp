@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops as segments on lanes: what they fold to, by hand and against a player that knows nothing of
 // lanes but who waits for whom; and both engines with recipes of several lanes.
 #include "base/error.hpp"

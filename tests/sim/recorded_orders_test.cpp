@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every recorded order, lowered like a schedule of the user's own: makespan, stage times and peak
 // activations in both engines.
 #include "program/check.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradient reductions and uneven replication, against times computed by hand.
 #include "tests/rig.hpp"
 

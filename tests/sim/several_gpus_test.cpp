@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices of several GPUs: tensor ranks that all-reduce during ops, replicas that split
 // microbatches, and replicas on different devices. By hand, and both engines against each other.
 #include "tests/rig.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contention on real topologies through the SimGrid engine: when messages that share ports, PCIe
 // switches, NICs, rails and uplinks arrive, computed by hand, to 1e-9 relative.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Adds from templates what docs/architecture.md has a row for, and runs it.
 
 `additions_test.py`: a schedule, a key and a result field, in one program; a device.

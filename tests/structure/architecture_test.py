@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds docs/architecture.md to the tree; additions_test.py adds what its table has rows for."""
 import fnmatch
 import os

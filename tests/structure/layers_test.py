@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Scans `#include "room/..."` edges and fails on one that the layer table does not allow, on a
 library used outside of its room, on a header without an opening comment, on two headers that name a
 type or a constant alike (in one program that is undefined behaviour which no tool reports), and on a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Follows the relative links of every page (*.md) of the tree: the file is there, and so is the heading behind `#`.
 
 Addresses on the web are not asked for. Anchors are those that GitHub gives to headings; docs/conf.py makes the same.

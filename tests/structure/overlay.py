@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A program with a few sources changed, without a second tree: the changed files lie in a folder
 that stands before the tree where includes are looked for, what includes one of them is compiled
 again, unoptimized, and all else is linked as it was built.

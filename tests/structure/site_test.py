@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """scripts/site.sh makes a page of every page of docs/, without a warning; skipped where Sphinx is not there."""
 import importlib.util
 import os

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Axes as they are typed: lists, ranges in exact decimals, brackets, zips, and what is refused.
 #include "base/error.hpp"
 #include "sweep/axes.hpp"

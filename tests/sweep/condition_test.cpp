@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Conditions, and the walk over the points that they leave.
 #include "base/error.hpp"
 #include "sweep/axes.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Points and rows without scenarios, for tests of what carries them: a row says what its point
 // said.
 #pragma once

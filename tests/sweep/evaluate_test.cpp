@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of a sweep: the numbers of `simulate --format csv`, whatever is wrong with a point.
 #include "sweep/evaluate.hpp"
 

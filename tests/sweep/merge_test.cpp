@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shards become the file of the whole sweep, or it is said which of them is not what it should be.
 #include "sweep/merge.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows in files: what is written is read back, what is torn is cut off, and an interrupted sweep
 // that is resumed leaves the very bytes of one that was not.
 #include "base/error.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is shown of a sweep: the best rows, the counts with their reasons, the pictures.
 #include "base/error.hpp"
 #include "base/table.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row survives its way through a pipe.
 #include "sweep/row.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shards: every point is in one of them, whatever is expensive is in all of them, and what says
 // which shard a process is.
 #include "sweep/shard.hpp"

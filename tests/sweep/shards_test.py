@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Shards of a sweep, each in a process of its own as a job array or a launcher starts them, become
 the file of the whole; the commands of docs/sweep.md do what it says.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small sweep without scenarios: its points, columns, and rows made up from their numbers.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`penstock sweep` as its users run it: rows, errors, files that are interrupted and resumed, tables.
 
 Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE. One class of cases may be named as an argument.

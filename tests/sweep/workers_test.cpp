@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every point gets one row, whatever becomes of the processes that evaluate it.
 #include "base/child_process.hpp"
 #include "tests/sweep/echo.hpp"

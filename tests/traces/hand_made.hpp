@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Programs and timelines written by hand: what the rooms above make, without them.
 #pragma once
 

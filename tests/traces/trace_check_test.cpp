@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One test per rule: a small trace that obeys all of them, and one change each.
 #include "traces/trace_check.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Fits of a few positive numbers, what they leave open, and how rows are parted.
 #include "validate/least_squares.hpp"
 

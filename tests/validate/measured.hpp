@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recordings made from a simulated run, as if a machine had been slower, or had stumbled.
 #pragma once
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every committed recording of a real run is predicted again: the errors are those that docs/validation.md
 publishes, and no prediction has drifted from what was measured."""
 import gzip

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recordings made from predictions: what a machine would have recorded that is `factor` as slow as
 predicted, with jitter, launch gaps or a fault when asked for."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """penstock validate TABLE.csv --as runs: every row is a scenario, and what it says of a row is what
 `simulate` says of the scenario that --print shows."""
 import json

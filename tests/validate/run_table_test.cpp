@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of training runs: which they are, what a row becomes, what is refused.
 #include "validate/run_table.hpp"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """penstock validate on Sailor's measured configurations, as its users run it.
 
 Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE; the measurements are in $PENSTOCK_SHARED.

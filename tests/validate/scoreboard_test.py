@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """docs/scoreboard.md says what `penstock validate` says today: some of its sets are predicted again, in full."""
 import importlib.util
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """penstock calibrate --from: numbers of a stack are found again in rows that were made with them; a row that the
 others do not explain is judged by a fit that has not seen it; what is written predicts what was printed."""
 import csv

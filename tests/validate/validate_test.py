@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """penstock validate as its users run it, on recordings made from penstock's own predictions.
 
 Needs $PENSTOCK_BINARY and $PENSTOCK_SOURCE.

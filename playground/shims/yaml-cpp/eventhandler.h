@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What scenarios/document.cpp takes of yaml-cpp, for WebAssembly, where there is no package of it:
 // the same events from a part of YAML. A text is a value in flow style (which JSON is), or one
 // `key: value` a line with values in flow style, as `to_yaml` writes; comments after '#'.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt on the emulated GPU: column-major products by OpenBLAS, in fp32 whatever the type.
 #include "tests/hw/emulated_gpu/gpu.hpp"
 

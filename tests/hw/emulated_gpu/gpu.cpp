@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "tests/hw/emulated_gpu/gpu.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A GPU made of threads, so that the CUDA backend runs, and is tested, where there is none.
 //
 // It stands in for the libraries the backend is linked with (CUDA's runtime, cuBLASLt, NCCL), with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backend's small kernels of the clock (hw/cuda/kernels.cu), by the emulated GPU's timer.
 #include "hw/cuda/kernels.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Launches of kernels on the emulated GPU: a kernel is one function of the stream, its team one
 // thread. Before the backend's sources that have kernels, which are compiled as C++ here.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL between processes with emulated GPUs: communicators that are made without blocking, split
 // and aborted, and groups of sends and receives as one piece of a stream's work, over sockets of
 // this machine. A send ends when its message has been received: NCCL promises no more.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NVIDIA's management library for the emulated GPU: a clock that goes up and down, and a power cap
 // now and then.
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // CUDA's runtime and, by its entry points, its driver, on the emulated GPU: the functions that the
 // backend calls. Arguments a real one refuses are refused with its error.
 #include "tests/hw/emulated_gpu/gpu.hpp"

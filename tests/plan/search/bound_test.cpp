@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bounds against simulations: of shapes, families, candidates and one replica.
 #include "plan/search/search.hpp"
 

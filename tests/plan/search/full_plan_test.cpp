@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is asked of our own search and what it offers, without a command line.
 #include "plan/search/plan_json.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What headroom costs, beside whole searches of the same problem with all memory used.
 #include "plan/search/headroom.hpp"
 

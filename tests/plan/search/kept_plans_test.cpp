@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans under several names are one plan; others are not, however fast.
 #include "plan/search/kept_plans.hpp"
 

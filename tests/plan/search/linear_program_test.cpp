@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dual simplex against what can be said by hand, and against all vertices.
 #include "plan/search/linear_program.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plans of others as starts, and the layers that the search counts.
 #include "plan/search/published.hpp"
 #include "plan/search/search.hpp"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small problems for the search, drawn at random.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The search against brute force: every shape, schedule, arrangement and cut of small problems,
 // simulated by the same engine. The brute force shares nothing with the search but the scenario of
 // a candidate: it knows no bounds, no order and no dynamic programming.

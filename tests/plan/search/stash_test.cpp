@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What devices hold by the order of their ops alone.
 #include "plan/search/stash.hpp"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cuts for orders of two chunks there and back that are searched for, on pipelines whose orders
 // take long to find.
 #include "plan/search/there_and_back.hpp"
