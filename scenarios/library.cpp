@@ -50,17 +50,19 @@ std::string folder_by_program() {
   return (fs::is_directory(source / "models", ignored) ? source : installed).string();
 }
 
-/// Gives a model whose sequences are replaced by shorter ones the rows that its table of positions
-/// had before.
-void keep_position_rows(const Value& base, Value& model) {
-  const KeyRow* length = find_key("model", "seq_length");
-  if (model.find("position_rows") != nullptr) return;
-  for (const Value::Entry& entry : base.entries) {
-    if (find_key("model", entry.key.text) != length) continue;
-    Value::Entry rows = entry;
-    rows.key.text = "position_rows";
-    return model.entries.push_back(std::move(rows));
-  }
+/// Gives a model whose length of sequences is replaced the rows that its table of positions had
+/// before.
+void keep_position_rows(const Value& base, const Value& replaced, Value& model) {
+  const auto is_length = [](const Value::Entry& entry) {
+    return find_key("model", entry.key.text) == find_key("model", "seq_length");
+  };
+  const auto old = std::ranges::find_if(base.entries, is_length);
+  if (old == base.entries.end() || std::ranges::none_of(replaced.entries, is_length) ||
+      model.find("position_rows") != nullptr)
+    return;
+  Value::Entry rows = *old;
+  rows.key.text = "position_rows";
+  model.entries.push_back(std::move(rows));
 }
 
 }  // namespace
@@ -191,7 +193,7 @@ const Value* Library::resolve(const Value& value, const std::string& kind,
   for (const Value::Entry& entry : value.entries) {
     if (entry.key.text != "base") replace_entry(merged, entry, kind);
   }
-  if (kind == "model") keep_position_rows(*base, merged);
+  if (kind == "model") keep_position_rows(*base, value, merged);
   return keep(std::move(merged));
 }
 

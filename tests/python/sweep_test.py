@@ -122,7 +122,7 @@ class Executors(unittest.TestCase):
             self.assertEqual(pathlib.Path(path).read_text(), whole)
 
     def test_search_finds_the_same(self):
-        options = dict(cluster="dgx-a100", batch=64, search="full", effort=60, time_limit=600)
+        options = dict(cluster="dgx-a100", batch=64, search="full", effort=60, time_limit=600, top=6)
         alone = penstock.plan("gpt-1.3b", **options)
         with concurrent.futures.ThreadPoolExecutor(2) as executor:
             together = penstock.plan("gpt-1.3b", executor=executor, **options)

@@ -420,7 +420,7 @@ class Files(Case):
     def test_a_folder_is_not_replaced_by_a_database(self):
         os.mkdir(self.file("rows.sqlite"))
         done = run(SMALL, *AXES, "-o", self.file("rows.sqlite"), "--force")
-        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertTrue(os.path.isdir(self.file("rows.sqlite")))
 
     def test_a_sweep_that_was_ended_before_its_first_row_is_resumed(self):
