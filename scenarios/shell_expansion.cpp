@@ -414,7 +414,7 @@ void ShellMachine::expand_parameter(const ShellWord& inside, bool quoted, ShellF
       return not_known(of.shown, {of.name});
     const std::int64_t all = std::ssize(of.list);
     const auto begin = of.list.begin() + std::min(first, all);
-    const auto end = begin + std::min(count, of.list.end() - begin);
+    const auto end = begin + std::min<std::int64_t>(count, of.list.end() - begin);
     put_list({begin, end}, true, of.one_word, quoted, out);
   } else {
     put(sign == '\0' ? value : transformed(value, inside, of.operation, quoted), quoted, out);
@@ -612,7 +612,7 @@ ShellNumber ShellMachine::statement(std::string_view part, const ShellText& of) 
   const bool first = part.starts_with("++") || part.starts_with("--");
   std::string_view rest = part.substr(first ? 2 : 0);
   const auto name_end =
-      static_cast<std::size_t>(std::ranges::find_if_not(rest, is_name) - rest.begin());
+      static_cast<std::size_t>(std::find_if_not(rest.begin(), rest.end(), is_name) - rest.begin());
   const std::string name(rest.substr(0, name_end));
   rest.remove_prefix(std::min(rest.find_first_not_of(kBlank, name_end), rest.size()));
   const std::size_t sign = rest.empty() || rest[0] == '=' ? 0 : 1;
