@@ -94,9 +94,9 @@ KeyFigure bubble(const Result& r) {
 std::vector<KeyFigure> sure_figure(const Simulation& s) {
   const auto error = s.measured ? std::nullopt : expected_error(s.scenario);
   if (!error) return {};
-  const bool near = error->at("near").get<bool>();
-  const double fraction = error->at("fraction").get<double>();
-  return {{"How sure?", near ? "± " + format_percent(fraction) : "unknown",
+  const Json& fraction = error->at("fraction");  // null: no runs of its kind were measured
+  return {{"How sure?",
+           fraction.is_null() ? "unknown" : "± " + format_percent(fraction.get<double>()),
            expected_error_text(*error)}};
 }
 

@@ -26,6 +26,17 @@ std::string name_of(const Json& result) {
   return name + fmt::format(" [{}]", fmt::join(changes.get<std::vector<std::string>>(), ", "));
 }
 
+/// Returns how sure a result is of its time; "" where a saved result, which may be an older one,
+/// does not say it in today's words.
+std::string sureness_in(const Json& result) {
+  const Json error = result.value("expected_error", Json());
+  try {
+    return error.is_object() ? expected_error_text(error) : "";
+  } catch (const JsonError&) {
+    return "";
+  }
+}
+
 /// Was a time or size of the model itself changed on the command line?
 bool changes_model(const Json& result) {
   const auto changes = result.value("overrides", Json::array()).get<std::vector<std::string>>();
@@ -197,9 +208,8 @@ std::string comparison_notes(const std::vector<Json>& results, const ComparisonL
   }
   std::map<std::string, Words> said;  // notes and their rows
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const Json error = results[i].value("expected_error", Json());
-    if (error.is_object())
-      said["times may be off: " + expected_error_text(error)].push_back(labels.rows[i]);
+    const std::string error = sureness_in(results[i]);
+    if (!error.empty()) said["times may be off: " + error].push_back(labels.rows[i]);
     for (const Json& note : results[i].value("notes", Json::array()))
       said[note.get<std::string>()].push_back(labels.rows[i]);
   }

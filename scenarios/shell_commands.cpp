@@ -425,14 +425,20 @@ ShellVariable ShellMachine::joined(const std::string& name, const ShellVariable*
   using Kind = ShellVariable::Kind;
   const ShellNames asked = names.empty() ? ShellNames{name} : names;
   ShellVariable out;
-  const auto text = [](const ShellVariable* one) {
-    return one == nullptr || one->kind == Kind::unset ? ShellText{} : one->value;
+  const auto is_unset = [](const ShellVariable* one) {
+    return one == nullptr || one->kind == Kind::unset;
+  };
+  const auto text = [&](const ShellVariable* one) {
+    return is_unset(one) ? ShellText{} : one->value;
   };
   if (keeps && is_of_kind(yes, Kind::scalar) && is_of_kind(no, Kind::scalar))
     out.value = chosen_text(text(yes), text(no), condition, "$" + name, asked);
   else if (keeps && is_of_kind(yes, Kind::list) && is_of_kind(no, Kind::list))
     out = joined_list(name, yes, no, condition, asked);
   else
+    out.value = unknown_text("$" + name, asked);
+  // An empty text counts as one word, an unset variable as none.
+  if ((is_unset(yes) || is_unset(no)) && out.kind == Kind::scalar && out.value.known())
     out.value = unknown_text("$" + name, asked);
   for (const ShellVariable* one : {yes, no}) {
     if (one == nullptr) continue;

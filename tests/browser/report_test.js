@@ -534,7 +534,7 @@ const tests = {
     const file = join(folder, 'compared.html');
     execFileSync(binary, [
       'compare', join(source, 'scenarios/gpt-2.2b-2bw.yaml'), '--engine', 'exact', '--over',
-      'schedule=1f1b,zb-h1,pipedream-2bw', '--report', file, '-o', '/dev/null'
+      'schedule=1f1b,gpipe,pipedream-2bw', '--report', file, '-o', '/dev/null'
     ]);
     const page = await open(file);
     const figures = await page.locator('.figures').innerText();
@@ -544,7 +544,7 @@ const tests = {
     for (const count of await countPixels(page, 0, [FORWARD, CAPACITY]))
       assert.ok(count > 100, 'a bar of what fits, and of what does not');
     const names = await page.locator('section.timeline > :is(h2, h3)').allInnerTexts();
-    assert.deepEqual(names, ['1f1b', 'zb-h1', 'pipedream-2bw'].map(n => `Timeline: schedule=${n}`));
+    assert.deepEqual(names, ['1f1b', 'gpipe', 'pipedream-2bw'].map(n => `Timeline: schedule=${n}`));
     const sections = await page.evaluate(
         () => JSON.parse(document.getElementById('data').textContent)
                   .filter(s => s.kind === 'timeline')
