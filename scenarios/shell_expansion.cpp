@@ -450,7 +450,8 @@ void ShellMachine::expand_default(const Parameter& of, const ShellWord& inside, 
       (assigns && (of.all || of.index.source != nullptr))) {
     if (assigns) lose(of.name);
     const ShellText piece = untold(inside, of.shown, value.names());
-    return put_list({piece}, !odd, !odd, quoted, out);
+    const bool one = !odd && (!of.all || (of.one_word && quoted));
+    return put_list({piece}, one, one, quoted, out);
   }
   if (what == '+' ? given == Truth::no : given == Truth::yes) {
     out.only_list = out.only_list || (of.all && !of.one_word);

@@ -389,10 +389,11 @@ class Fragments {
 };
 
 /// What bash shows of a script: the words of every `run`, and whether it complained.
+/// It complains of the null bytes of a `run` whose output a script takes, and drops them.
 std::vector<Words> words_of_bash(const std::string& script, const std::filesystem::path& folder,
                                  bool& complained) {
   std::ofstream(folder / "script")
-      << "run() { local w; for w; do printf '%s\\0' \"$w\"; done; printf '\\1'; }\n"
+      << "run() { local w; for w; do printf '%s\\0' \"$w\"; done; printf '\\1\\0'; }\n"
       << script;
   const std::string command = "cd '" + (folder / "empty").string() +
                               "' && timeout 10 env -i PATH=/nowhere /bin/bash --norc --noprofile "
@@ -405,12 +406,12 @@ std::vector<Words> words_of_bash(const std::string& script, const std::filesyste
   std::vector<Words> out(1);
   std::string word;
   for (const char c : text) {
-    if (c == '\0')
-      out.back().push_back(std::exchange(word, ""));
-    else if (c == '\1')
-      out.emplace_back();
-    else
+    if (c != '\0')
       word += c;
+    else if (word != "\1")
+      out.back().push_back(std::exchange(word, ""));
+    else
+      word.clear(), out.emplace_back();
   }
   out.pop_back();
   complained = std::filesystem::file_size(folder / "errors") > 0;
