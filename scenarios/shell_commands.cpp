@@ -592,6 +592,13 @@ void ShellMachine::run_known_turns(const Node& node, const std::function<Truth()
     goes_on();
     if (run_turn(body)) after();
   });
+  // It ended behind its condition, or at a `break`.
+  const ShellState ended = now_;
+  const std::size_t launches_of_turns = launches_.size();
+  goes_on();
+  launches_.resize(launches_of_turns);
+  join(ended, "", {}, false);
+  now_.status = ended.status;
 }
 
 }  // namespace penstock
