@@ -149,7 +149,11 @@ void import_with(Importer importer, const std::string& text) {
   use_scenario(made);
 }
 
-void read_nanotron(const std::string& text) { import_with(scenario_of_nanotron, text); }
+void read_nanotron(const std::string& text) {
+  import_with([](const std::string& t, const std::string& origin,
+                 const std::string& cluster) { return scenario_of_nanotron(t, origin, cluster); },
+              text);
+}
 void read_torchtitan(const std::string& text) {
   import_with([](const std::string& t, const std::string& origin,
                  const std::string& cluster) { return scenario_of_torchtitan(t, origin, cluster); },
