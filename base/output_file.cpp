@@ -27,7 +27,7 @@ std::optional<FileIdentity> identity_of(const std::string& path) {
   return FileIdentity(info.st_dev, info.st_ino);
 }
 
-/// What the run that lives reads and writes.
+/// Holds what the run under way reads and writes.
 struct KnownFiles {
   std::mutex mutex;
   bool begun = false;

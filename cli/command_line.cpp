@@ -40,7 +40,7 @@ std::string shell_command(const std::vector<std::string>& words) {
   return command;
 }
 
-/// What the options write.
+/// Returns the files that the options write.
 std::vector<OutputFile> outputs_of(const CommandSpec& command, const Arguments& arguments) {
   if (arguments.value("to") == "chakra") return {};  // a prefix of names, of a file for each device
   std::vector<OutputFile> outputs;

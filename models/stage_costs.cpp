@@ -402,13 +402,14 @@ class StageModel {
     int most_calls() const { return std::ranges::max_element(sums, {}, &Sum::calls)->calls; }
   };
 
-  /// What the context ranks pass on while attention is computed for so many layers: so many times
-  /// what each of them has of a layer, in so many rounds.
+  /// Holds what the context ranks pass on while attention is computed for so many layers: so many
+  /// times what each of them has of a layer, in so many rounds.
   struct RingAttention {
     int under = 0, passed = 0, calls = 0;
   };
 
-  /// Of an op that computes for so many seconds. The rings go round one after the other.
+  /// Returns the recipe of an op that computes for so many seconds. The rings go round one after
+  /// the other.
   Recipe recipe(int layers, double compute_s, const std::vector<RingAttention>& rings,
                 const Exchanges& tensor) const {
     Recipe r;

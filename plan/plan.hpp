@@ -55,7 +55,7 @@ struct Plan {
   int width() const { return stages.empty() ? 0 : stages.front().replicas; }
   bool uneven() const;
   int devices_used() const;
-  /// Of all replicas; of PipeDream one minibatch of each.
+  /// Counts the samples of all replicas; for PipeDream, one minibatch of each.
   std::int64_t samples_per_update() const;
 };
 

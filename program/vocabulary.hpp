@@ -82,7 +82,7 @@ struct GradientBucket {
   double share = 1;
 };
 
-/// What a compute op of one kind costs each GPU of its stage.
+/// Holds what a compute op of one kind costs each GPU of its stage.
 struct OpCost {
   double seconds = 0;      ///< of computing, also of what is computed again
   double flops = 0;        ///< of the model, without what is computed again
@@ -90,7 +90,8 @@ struct OpCost {
   Recipe recipe{};         ///< how the seconds go with what the GPUs of the stage exchange
 };
 
-/// What one microbatch costs on a stage, per GPU: its F, B, I and W, and the bytes that they keep.
+/// Holds what one microbatch costs on a stage, per GPU: its F, B, I and W, and the bytes that they
+/// keep.
 struct PassCosts {
   std::array<OpCost, 4> ops{};  ///< index = OpKind
 

@@ -62,7 +62,8 @@ void name_strengths(std::vector<FoundPlan>& plans) {
   name("simplicity", [](const FoundPlan& p) { return things_to_set_up(p.choice); });
 }
 
-/// What a plan is an example of: how a device's stages lie, and whether its backward is split.
+/// Says which idea a plan is an example of: how a device's stages lie, and whether its backward is
+/// split.
 auto idea_of(const Choice& choice) {
   const PlanFamily& family = choice.family;
   const Schedule& schedule = *family.schedule;
