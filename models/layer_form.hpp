@@ -6,7 +6,7 @@
 //   bert    the same, and every token attends to all
 //   llama   RMS norm, no biases, a gated MLP of three matrices, rotary positions, no dropout
 //
-// Parameters, FLOPs and bytes follow from them in transformer.cpp alone.
+// Parameters, FLOPs and bytes of a layer follow from them in layer/module.cpp alone.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,6 @@ struct LayerForm {
   bool has_qkv_biases() const { return biases != Biases::none && biases != Biases::mlp; }
   bool has_projection_bias() const { return biases == Biases::attention || biases == Biases::all; }
   bool has_mlp_biases() const { return biases == Biases::mlp || biases == Biases::all; }
-  /// Sums over the tensor-parallel group in a forward: of attention and MLP each, or of both.
-  int tensor_sums() const { return parallel_residual ? 1 : 2; }
 };
 
 constexpr LayerForm form_of(Family family) {

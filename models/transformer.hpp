@@ -109,10 +109,7 @@ struct TransformerSpec {
 
   // Per microbatch, on each of the GPUs that share a stage:
   double head_forward_flops(double b, const TensorParallel& tensor = {}) const;
-  /// Operands and result of a layer's matrix products (those with weights), alike in F, I and W.
-  double layer_operand_bytes(double b, const TensorParallel& tensor = {}) const;
   double head_operand_bytes(double b, const TensorParallel& tensor = {}) const;
-  double held_input_bytes(double b, const TensorParallel& tensor) const;  ///< of a layer
   double layer_activation_bytes(double b, Recompute recompute,
                                 const TensorParallel& tensor = {}) const;
   /// Kept from I to W.
@@ -121,9 +118,6 @@ struct TransformerSpec {
   double logits_bytes(double b, const TensorParallel& tensor = {}) const;
   /// Logits in both precisions.
   double logits_workspace_bytes(double b, const TensorParallel& tensor = {}) const;
-  /// Memory that norms, dropout and residual additions of a layer read and write, forward or
-  /// backward, on one GPU: norms (2 elements each), 2 additions (3 elements and a mask).
-  double layer_elementwise_bytes(double b) const;
 };
 
 }  // namespace penstock

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/cost/kept.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+std::int64_t rounded(double bytes) { return std::llround(bytes); }
+
+/// What a layer keeps until W or I, but attention's probabilities.
+double products_bytes(const StageJob& job) {
+  return job.layer.kept_until_weight(job.b, job.tensor) + job.layer.mask_bytes(job.b, job.tensor);
+}
+
+/// What a layer keeps more than one of its family, whose layers a stack's numbers are of.
+double beyond_family_bytes(const StageJob& job) {
+  if (!job.model.own_form && !job.model.head_dim) return 0;
+  TransformerSpec usual = job.model;
+  usual.own_form.reset();
+  usual.head_dim.reset();
+  return products_bytes(job) -
+         usual.layer_activation_bytes(job.b, Recompute::selective, job.tensor);
+}
+
+/// Activations of a layer, by the stack where it says what its kernels keep (with flash
+/// attention, in 16 bits).
+double layer_bytes(const StageJob& job, Recompute recompute) {
+  if (recompute == Recompute::full) return job.layer.input_bytes(job.b, job.tensor);
+  const double probabilities =
+      recompute == Recompute::none ? job.layer.probability_bytes(job.b, job.tensor) : 0;
+  const StackSpec& stack = job.stack;
+  if (stack.kept_per_hidden <= 0) return products_bytes(job) + probabilities;
+  const double size = job.model.element_bytes() / 2;
+  // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
+  // gathered input, where linear layers keep it for W instead of gathering it again.
+  const double inputs = job.tensor.sequence ? (job.keeps_gathered() ? 1 : 0) : 4;
+  const double whole_on_each = size * (2 * inputs + stack.kept_whole);
+  const double h = static_cast<double>(job.model.hidden_size);
+  const double divided =
+      (size * stack.kept_per_hidden - whole_on_each) * h +
+      size * stack.kept_per_column * static_cast<double>(job.model.ffn_hidden_size);
+  return job.b * static_cast<double>(job.model.seq_length) *
+             (divided / job.tensor.degree + whole_on_each * h) +
+         probabilities + beyond_family_bytes(job);
+}
+
+double kept_logits_bytes(const StageJob& job) {
+  const double fp32 = job.model.logits_bytes(job.b, job.tensor);
+  return job.stack.logits_kept > 0 ? fp32 / 4 * job.stack.logits_kept : fp32;
+}
+
+/// Activations that the backward makes again at once, beyond the inputs that are kept.
+double recomputed_bytes(const StageJob& job, int layers) {
+  if (layers == 0) return 0;
+  const double all = layer_bytes(job, Recompute::none);
+  if (job.selective()) return all - layer_bytes(job, Recompute::selective);
+  if (!job.recompute.in_full()) return 0;
+  return job.recompute.group(layers) * all - layer_bytes(job, Recompute::full);
+}
+
+}  // namespace
+
+double passed_bytes(const StageJob& job) {
+  return 2 * job.model.element_bytes() * job.b * static_cast<double>(job.model.seq_length) *
+         static_cast<double>(job.model.kv_size()) / job.tensor.degree;
+}
+
+void set_kept_bytes(const StageJob& job, int layers, bool last, PassCosts& costs) {
+  const TransformerSpec& model = job.model;
+  const int again = job.recompute.recomputed(layers);
+  const int group = job.recompute.group(layers);
+  const double input = job.layer.input_bytes(job.b, job.tensor);
+  const double inputs = (again + group - 1) / group * input;  // of whole groups and of what remains
+  const double kept = layer_bytes(job, job.selective() ? Recompute::selective : Recompute::none);
+  const double kept_logits = kept_logits_bytes(job);
+  // The LM head's W reads its input and the gradient of the logits, whatever layers recompute.
+  const double gradient = model.logits_bytes(job.b, job.tensor) / 4 * model.element_bytes();
+  const double head = last ? std::min(kept_logits, gradient) + input : 0;
+  costs.activation_bytes =
+      rounded((layers - again) * kept + inputs + (last ? kept_logits + input : 0));
+  costs.activation_after_input_bytes =
+      std::min(costs.activation_bytes,
+               rounded((layers - again) * job.layer.kept_until_weight(job.b, job.tensor) +
+                       (job.recompute.in_full() ? inputs : 0) + head));
+  // A layer that runs without keeping its activations still makes them, one layer at a time; the
+  // backward those of a group.
+  const double recomputed = recomputed_bytes(job, layers);
+  const double made = std::min(recomputed, layer_bytes(job, Recompute::none));
+  const double logits_workspace = last ? model.logits_workspace_bytes(job.b, job.tensor) : 0;
+  // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
+  const double gathered = job.tensor.sequence ? model.layer_input_bytes(job.b) : 0;
+  // What comes round next arrives while attention is computed, in the backward with its gradient.
+  const double next = job.context > 1 && layers > 0 ? passed_bytes(job) : 0;
+  costs.forward_workspace_bytes = rounded(std::max(made, logits_workspace) + gathered + next);
+  costs.backward_workspace_bytes =
+      rounded(std::max(recomputed, logits_workspace) + gathered + 2 * next);
+}
+
+}  // namespace penstock

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes that a microbatch keeps on a stage, from the modules of its layers and what a stack says of
+// its kernels.
+#pragma once
+
+#include "models/cost/stage_job.hpp"
+
+namespace penstock {
+
+/// Sets the bytes that a microbatch of a stage keeps and works with.
+void set_kept_bytes(const StageJob& job, int layers, bool last, PassCosts& costs);
+
+/// Returns keys and values of a layer that a context rank passes on, in bytes.
+double passed_bytes(const StageJob& job);
+
+}  // namespace penstock

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/cost/seconds.hpp"
+
+#include "models/collectives.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace penstock {
+namespace {
+
+// Kernels the host launches for one layer: norms, matrix products, attention, bias and activation,
+// dropout and residual; the backward about twice as many (Megatron-LM without fused attention).
+constexpr double kForwardKernels = 20;
+constexpr double kBackwardKernels = 40;
+
+constexpr std::int64_t kTensorCoreMultiple = 8;  // elements of 16 bits, on every side of a product
+
+/// What host and GPU take together; each hides nearly all of the shorter one. What the GPU
+/// exchanges with others hides the host, too, and is counted by itself.
+double joined(double gpu_s, double host_s, double exchange_s) {
+  if (host_s <= 0) return gpu_s;
+  gpu_s += exchange_s;
+  const double longer = std::max(gpu_s, host_s), ratio = std::min(gpu_s, host_s) / longer;
+  return longer * std::pow(1 + ratio * ratio * ratio * ratio, 0.25) - exchange_s;
+}
+
+}  // namespace
+
+StageFlops stage_flops(const StageJob& job, int layers, bool last) {
+  const double products = job.layer.product_flops(job.b),
+               attention = job.layer.attention_flops(job.b);
+  const double again = job.recompute.in_full() ? products + attention : attention;
+  const double head = last ? job.model.head_forward_flops(job.b, job.tensor) : 0;
+  const double forward = layers * (products + attention) / job.tensor.degree + head;
+  return {forward, 2 * forward, job.layers_again(layers) * again / job.tensor.degree,
+          layers * products / job.tensor.degree + head};
+}
+
+LayerSeconds::LayerSeconds(const StageJob& job) : job_(job) {
+  const auto peak = job.device.peak_flops_per_s.find(job.model.compute_type);
+  peak_ = peak == job.device.peak_flops_per_s.end() ? 1e12 : peak->second;
+  rate_ = peak_ * job.device.efficiency_at(static_cast<double>(job.model.hidden_size) /
+                                           std::sqrt(job.tensor.degree));
+  repeated_s_ = repeated_s();
+  if (!job.stack.takes_layers_apart()) return;
+  kept_ = layer_by_parts(false);
+  again_ = layer_by_parts(true);
+  head_ = head_by_parts();
+}
+
+double LayerSeconds::streaming_s(double bytes) const {
+  const DeviceSpec& device = job_.device;
+  if (device.memory_bytes_per_s <= 0) return 0;
+  return bytes / (device.memory_bytes_per_s * device.memory_efficiency);
+}
+
+double LayerSeconds::per_token_s(double bytes) const {
+  return streaming_s(bytes * job_.b * static_cast<double>(job_.model.seq_length));
+}
+
+/// What every GPU does of a layer although t share it, beyond the 1/t that the efficiency of
+/// whole layers contains.
+double LayerSeconds::repeated_s() const {
+  if (job_.tensor.sequence) return 0;
+  return (1 - 1.0 / job_.tensor.degree) * streaming_s(job_.layer.elementwise_bytes(job_.b));
+}
+
+double LayerSeconds::matrix_rate() const {
+  const double measured = job_.device.matrix_efficiency;
+  return peak_ * (measured > 0 ? measured : job_.stack.matrix_efficiency);
+}
+
+double LayerSeconds::head_rate() const {
+  const bool aligned = job_.model.vocab_rows(job_.tensor) % kTensorCoreMultiple == 0;
+  if (aligned || job_.stack.misaligned_head <= 0) return matrix_rate();
+  return peak_ * job_.stack.misaligned_head;
+}
+
+double LayerSeconds::attention_rate() const {
+  if (!job_.stack.takes_layers_apart()) return rate_;
+  const bool aligned = job_.model.head_size() % kTensorCoreMultiple == 0;
+  if (!aligned && job_.stack.misaligned_attention > 0)
+    return peak_ * job_.stack.misaligned_attention;
+  if (job_.device.attention_efficiency > 0) return peak_ * job_.device.attention_efficiency;
+  return job_.stack.attention_efficiency > 0 ? peak_ * job_.stack.attention_efficiency
+                                             : matrix_rate();
+}
+
+/// Flash attention of a causal model leaves out what is masked.
+double LayerSeconds::masked_share() const {
+  return job_.model.flash_attention && job_.model.form().causal ? 0.5 : 0;
+}
+
+double LayerSeconds::attention_s() const {
+  return (1 - masked_share()) * job_.layer.attention_flops(job_.b) /
+         (job_.tensor.degree * attention_rate());
+}
+
+double LayerSeconds::operands_s(double bytes) const {
+  return job_.stack.operand_traffic > 0 ? job_.stack.operand_traffic * streaming_s(bytes) : 0;
+}
+
+/// `bytes`: of elements of 16 bits.
+double LayerSeconds::traffic_s(double bytes) const {
+  const double size = job_.model.element_bytes() / 2;
+  return per_token_s(size * bytes * static_cast<double>(job_.model.hidden_size)) /
+             job_.tensor.degree +
+         repeated_s_;
+}
+
+double LayerSeconds::accumulation_s(std::int64_t parameters) const {
+  return streaming_s(job_.stack.accumulation * static_cast<double>(parameters));
+}
+
+/// A layer by its parts, with the host's launches (see models/stack.hpp). `in_full`: recomputed.
+LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
+  const StackSpec& stack = job_.stack;
+  const int t = job_.tensor.degree;
+  const double matrices = job_.layer.product_flops(job_.b) / (t * matrix_rate()) +
+                          operands_s(job_.layer.operand_bytes(job_.b, job_.tensor));
+  const double again = in_full ? 1 : 0;
+  const double host = t > 1 ? stack.tensor_host_s : 0;
+  const double host_back = (stack.backward_host_s + host) / 2;
+  const double back = traffic_s(stack.backward_traffic) / 2;
+  const double forward = matrices + attention_s() + traffic_s(stack.forward_traffic);
+  double input = matrices + 2 * attention_s() + back + again * forward;
+  // Megatron-LM runs core attention again whichever kernel it is, also where that frees nothing.
+  if (job_.selective()) input += attention_s();
+  // Among the tensor ranks, as far as the host's launches hide under it.
+  const double exchange =
+      job_.layer.tensor_sums() * ring_all_reduce_s(t, job_.model.layer_input_bytes(job_.b),
+                                                   job_.tensor_link.latency_s,
+                                                   job_.tensor_link.bytes_per_s);
+  const double gathers = job_.tensor.sequence && !job_.keeps_gathered() ? exchange / 2 : 0;
+  Parts p;
+  p.forward_s = joined(forward, stack.forward_host_s + host, exchange);
+  p.input_s =
+      joined(input, host_back + again * (stack.forward_host_s + host), (1 + again) * exchange);
+  p.weight_s = joined(matrices + back + accumulation_s(job_.layer.parameters(job_.tensor)),
+                      host_back, gathers);
+  return p;
+}
+
+/// Of the LM head; its parameters' gradients are the embedding's where both are one.
+LayerSeconds::Parts LayerSeconds::head_by_parts() const {
+  const TransformerSpec& model = job_.model;
+  const double matrix = model.head_forward_flops(job_.b, job_.tensor) / head_rate() +
+                        operands_s(model.head_operand_bytes(job_.b, job_.tensor));
+  const double logits =
+      per_token_s(job_.stack.logits_traffic * static_cast<double>(model.vocab_rows(job_.tensor)));
+  return {matrix + logits, matrix + logits,
+          matrix + accumulation_s(model.head_parameters(job_.tensor))};
+}
+
+StageSeconds LayerSeconds::by_parts(int layers, bool first, bool last) const {
+  const Parts head = last ? head_ : Parts{};
+  const double embedding = first ? accumulation_s(job_.model.embedding_parameters(job_.tensor)) : 0;
+  const int again = job_.recompute.recomputed(layers);
+  const double input_s = (layers - again) * kept_.input_s + again * again_.input_s + head.input_s;
+  const double weight_s = layers * kept_.weight_s + head.weight_s + embedding;
+  return {layers * kept_.forward_s + head.forward_s, input_s + weight_s, input_s, weight_s};
+}
+
+/// Never below the launches of its kernels, nor below reading the weights once.
+double LayerSeconds::op_s(double flops, double kernels, double read_s, double repeated) const {
+  return std::max({flops / rate_ + repeated, kernels * job_.device.launch_s, read_s});
+}
+
+StageSeconds LayerSeconds::of(int layers, bool first, bool last, std::int64_t weight_bytes) const {
+  if (job_.stack.takes_layers_apart()) return by_parts(layers, first, last);
+  const StageFlops flops = stage_flops(job_, layers, last);
+  const double read_s = streaming_s(static_cast<double>(weight_bytes));
+  const int layers_again = job_.layers_again(layers);
+  const double again = kForwardKernels * layers_again;
+  const double repeated = layers * repeated_s_;
+  const double repeated_back = repeated + job_.recompute.recomputed(layers) * repeated_s_;
+  const double half = kBackwardKernels / 2 * layers;
+  const double masked =
+      masked_share() * job_.layer.attention_flops(job_.b) / job_.tensor.degree;  // not executed
+  const double backward = flops.backward + flops.again - (2 * layers + layers_again) * masked;
+  return {op_s(flops.forward - layers * masked, kForwardKernels * layers, read_s, repeated),
+          op_s(backward, kBackwardKernels * layers + again, read_s, repeated_back),
+          op_s(backward - flops.weight, half + again, read_s, repeated_back),
+          op_s(flops.weight, half, read_s, 0)};
+}
+
+}  // namespace penstock

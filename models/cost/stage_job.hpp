@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One stage of a job, as far as the costs of its layers depend on it.
+#pragma once
+
+#include "models/layer/module.hpp"
+#include "models/stage_costs.hpp"
+
+namespace penstock {
+
+/// Holds references: what it was made of must outlive it.
+struct StageJob {
+  StageJob(const TransformerSpec& m, const Layer& l, const DeviceSpec& d,
+           const StageCostOptions& options, std::size_t stage)
+      : model(m),
+        layer(l),
+        device(d),
+        stack(options.stack),
+        tensor(options.tensor),
+        tensor_link(options.tensor_link),
+        context(options.context),
+        b(options.microbatch_size / options.context),
+        recompute(options.recompute.at(stage)) {}
+
+  const TransformerSpec& model;
+  const Layer& layer;
+  const DeviceSpec& device;
+  const StackSpec& stack;
+  TensorParallel tensor;
+  LinkSpec tensor_link;  ///< of one of the GPUs that share the stage
+  int context;           ///< ranks that divide every sequence
+  double b;              ///< sequences of a microbatch that a context rank has, may be a fraction
+  Recomputation recompute;
+
+  bool selective() const { return recompute.granularity == Recompute::selective; }
+  /// Returns of how many of a stage's layers something is computed again.
+  int layers_again(int layers) const { return selective() ? layers : recompute.recomputed(layers); }
+  /// Returns whether W finds the gathered inputs of its products among what is kept.
+  bool keeps_gathered() const { return stack.kept_per_hidden > 0 && !stack.gathers_again; }
+  /// Returns whether a stage gathers the parts of the message that it receives.
+  bool gathers_messages() const { return tensor.divided_messages && !tensor.sequence; }
+};
+
+}  // namespace penstock

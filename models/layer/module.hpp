@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// A transformer's layer as a list of modules, in the order of F. What a layer has of parameters,
+// FLOPs and bytes is written here once; everything else sums over the modules.
+//
+//   input_norm   qkv  [qk_norm]  core_attention  projection  [post_norm]  addition
+//   [mlp_norm]   up   activation                 down        [post_norm]  addition
+//
+// Of b sequences of s tokens, a module whose matrix has k x n elements takes
+//   F, I, W      2 b s k n FLOPs each (Narayanan et al., SC'21, appendix; Qi et al., ICLR'24)
+//   attention    4 b q per pair of query and key that counts in F, twice that in I, none in W,
+//                with q elements of a token's queries (SC'21, equation 2)
+// and keeps (Korthikanti et al., MLSys'23, section 4.1), on one of t tensor ranks, what it makes:
+//   until W      elements that a later product's or norm's gradient reads; those of `whole` are on
+//                every rank, unless sequence parallelism divides them; those of `divided` are 1/t
+//   until I      masks of dropout, a byte per element; scores and probabilities of attention,
+//   unless
+//                flash attention makes them again
+// The layer's input is kept by `input`, what is made of it by the module that makes it.
+#pragma once
+
+#include "models/recomputation.hpp"
+#include "models/transformer.hpp"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace penstock {
+
+/// Elements of a token, or of parameters.
+struct Elements {
+  std::int64_t whole = 0;    ///< on each tensor rank
+  std::int64_t divided = 0;  ///< of which a rank has 1/t
+};
+
+struct Module {
+  enum class Kind : std::uint8_t { product, attention, elementwise };
+
+  std::string_view name;
+  Kind kind = Kind::elementwise;
+  std::int64_t rows = 0, columns = 0;  ///< product: of its matrix, k x n; ranks divide one of them
+  Elements operands{};                 ///< product: input and result of a token
+  Elements vectors{};                  ///< biases, norms' weights
+  Elements moved{};                    ///< elementwise: read and written of a token, F or backward
+  Elements kept{};                     ///< of a token, until W
+  bool masks = false;                  ///< keeps a mask of dropout as large as a token, until I
+  /// Attention: bytes of scores and probabilities that are kept until I, of each pair of a query
+  /// and a key and each head.
+  double pair_bytes = 0;
+  bool sums = false;  ///< tensor ranks gather its part's input and sum its output
+
+  std::int64_t matrix() const { return rows * columns; }
+};
+
+/// A layer of a model.
+class Layer {
+ public:
+  explicit Layer(const TransformerSpec& model);
+
+  const std::vector<Module>& modules() const { return modules_; }
+  /// Elements of the matrices, all ranks together.
+  std::int64_t matrix_parameters() const { return matrices_; }
+  std::int64_t parameters(const TensorParallel& tensor) const;
+  /// Exchanges among tensor ranks in F: of attention and of the MLP, or of both together.
+  int tensor_sums() const;
+
+  // Per microbatch of b sequences, all ranks together:
+  double product_flops(double b) const;  ///< of F, and as many of I and of W
+  double attention_flops(double b) const;
+
+  // Per microbatch, on each of the GPUs that share a stage:
+  double operand_bytes(double b, const TensorParallel& tensor) const;
+  /// What norms, dropout and residual additions read and write, were they not divided.
+  double elementwise_bytes(double b) const;
+  double input_bytes(double b, const TensorParallel& tensor) const;
+  double kept_until_weight(double b, const TensorParallel& tensor) const;
+  double mask_bytes(double b, const TensorParallel& tensor) const;
+  double probability_bytes(double b, const TensorParallel& tensor) const;
+
+ private:
+  double tokens(double b) const { return b * static_cast<double>(seq_length_); }
+
+  std::vector<Module> modules_;
+  std::int64_t hidden_size_, seq_length_, heads_;
+  std::int64_t matrices_ = 0;
+  double element_bytes_, pairs_, query_size_;
+};
+
+}  // namespace penstock
