@@ -6,9 +6,7 @@
 #include "scenarios/stack_parts.hpp"
 
 namespace penstock {
-namespace {
 
-/// The stack of a job whose costs follow from the model's shape, where the scenario names none.
 Value usual_stack(const Value& scenario) {
   Value name;
   name.kind = Value::Kind::scalar;
@@ -16,6 +14,8 @@ Value usual_stack(const Value& scenario) {
   name.source = scenario.source;
   return name;
 }
+
+namespace {
 
 /// Costs that were given or measured have the software in them already.
 StackSpec stack_of(const Section& top, const std::optional<ModelSpecification>& model,

@@ -149,6 +149,8 @@ struct ModelSpecification {
 
 /// The stack of a job whose costs follow from its model's shape and that names none.
 inline constexpr const char* kUsualStack = "megatron";
+/// The same as a value of the scenario.
+Value usual_stack(const Value& scenario);
 
 /// Points into the document it was read from.
 struct Specification {

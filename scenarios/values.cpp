@@ -2,6 +2,7 @@
 
 #include "base/suggest.hpp"
 #include "scenarios/parts.hpp"
+#include "scenarios/specification.hpp"
 
 #include <fmt/format.h>
 
@@ -75,6 +76,9 @@ class ValueCheck {
 
 void check_values(const Value& scenario, Library& library, Diagnostics& diagnostics) {
   ValueCheck(library, diagnostics).check(scenario, "scenario");
+  // It may be asked for where none is named: who carries the files elsewhere has to read it.
+  if (scenario.kind == Value::Kind::map && scenario.find("stack") == nullptr)
+    ValueCheck(library, diagnostics).check(usual_stack(scenario), "stack");
 }
 
 const Schedule* schedule_named(const Value& name, Diagnostics& diagnostics) {

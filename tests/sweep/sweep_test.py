@@ -75,6 +75,16 @@ class Rows(Case):
             self.assertEqual(row["status"], "ok" if expected["feasible"] == "true" else "infeasible")
             self.assertEqual(row["why"], expected["infeasible_because"])
 
+    def test_a_job_that_names_no_software_has_the_usual_one(self):
+        job = pathlib.Path(self.file("job.yaml"))
+        job.write_text("model: llama-3-8b\ncluster: {base: dgx-h100, nodes: 2}\nschedule: 1f1b\n"
+                       "pipeline: {stages: 2, tensor: 8, microbatches: 8}\n")
+        rows = [json.loads(line) for line in self.ok(str(job), "--over", "stack=megatron,nanotron", "--over", "microbatches=8,16",
+                                                     "--format", "json").splitlines()]
+        usual = [json.loads(line) for line in self.ok(str(job), "--over", "microbatches=8,16", "--format", "json").splitlines()]
+        self.assertEqual(["ok", "ok"], [row["status"] for row in usual])
+        self.assertEqual([row["makespan_s"] for row in rows[:2]], [row["makespan_s"] for row in usual])
+
     def test_both_engines_in_one_sweep(self):
         rows = [json.loads(line) for line in self.ok(
             SMALL, "scenarios/perturbed-links.yaml", "--over", "microbatches=2,4", "--format",
