@@ -39,6 +39,10 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
   if (plan.compute == Compute::transformer) {
     if (const std::string model = why_not_executable(plan.model); !model.empty())
       why.push_back(model);
+    for (const Recomputation& r : plan.recompute.distinct())
+      if (!r.in_full() && !r.plain())
+        why.push_back(fmt::format("the executor recomputes core attention or whole layers, not {}",
+                                  fmt::join(names_of(r.parts), ", ")));
   }
   if (const std::string data = why_no_data(plan); !data.empty()) why.push_back(data);
   return why;

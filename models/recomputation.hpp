@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace penstock {
 
@@ -26,11 +27,38 @@ inline constexpr std::string_view kRecomputeNames[] = {"none", "selective", "ful
 enum class RecomputeMethod : std::uint8_t { block, uniform };
 inline constexpr std::string_view kRecomputeMethodNames[] = {"block", "uniform"};
 
+/// Parts of a layer that selective recomputation makes again, as Megatron-LM's --recompute-modules
+/// names them.
+enum class LayerPart : std::uint8_t {
+  core_attn,  ///< attention's products and softmax, from queries, keys and values
+};
+inline constexpr std::string_view kLayerPartNames[] = {"core_attn"};
+
+/// A set of them.
+struct LayerParts {
+  std::uint8_t bits = 0;
+
+  constexpr LayerParts() = default;
+  constexpr LayerParts(LayerPart part) : bits(static_cast<std::uint8_t>(1U << unsigned(part))) {}
+
+  constexpr bool contains(LayerPart part) const { return overlaps(part); }
+  constexpr bool overlaps(LayerParts other) const { return (bits & other.bits) != 0; }
+  friend constexpr LayerParts operator|(LayerParts a, LayerParts b) {
+    a.bits = static_cast<std::uint8_t>(a.bits | b.bits);
+    return a;
+  }
+  friend constexpr auto operator<=>(LayerParts, LayerParts) = default;
+};
+
+/// The names of those in the set.
+std::vector<std::string_view> names_of(LayerParts parts);
+
 /// Of a stage. Ordered from the least that is recomputed to the most.
 struct Recomputation {
   Recompute granularity = Recompute::none;
   RecomputeMethod method = RecomputeMethod::uniform;
   int layers = 1;
+  LayerParts parts = LayerPart::core_attn;  ///< that selective recomputation makes again
 
   Recomputation() = default;
   Recomputation(Recompute all) : granularity(all) {}
@@ -55,7 +83,8 @@ struct Recomputation {
   friend auto operator<=>(const Recomputation&, const Recomputation&) = default;
 };
 
-/// "none", "selective", "full", "block 3", "uniform 2"; and back: none where it is no such text.
+/// "none", "selective", "selective mlp+layernorm", "full", "block 3", "uniform 2"; and back: none
+/// where it is no such text.
 std::string to_string(const Recomputation& recomputation);
 std::optional<Recomputation> recomputation_named(std::string_view text);
 

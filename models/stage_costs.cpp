@@ -60,7 +60,7 @@ class StageModel {
     c.step_s = optimizer_s(c);
     const double output = job_.layer.input_bytes(job_.b, job_.tensor);
     c.output_bytes = whole(job_.gathers_messages() ? output / job_.tensor.degree : output);
-    set_kept_bytes(job_, layers, last, c);
+    set_kept_bytes(job_, layers, first, last, c);
     set_recipes(job_, layers, first, last, seconds_.attention_s(), c);
     return c;
   }

@@ -56,10 +56,12 @@ double TransformerSpec::attention_pairs() const {
 }
 
 double TransformerSpec::layer_attention_flops(double b) const {
-  return Layer(*this).attention_flops(b);
+  return Layer(*this).work(b, {}).attention_flops;
 }
 
-double TransformerSpec::layer_weight_flops(double b) const { return Layer(*this).product_flops(b); }
+double TransformerSpec::layer_weight_flops(double b) const {
+  return Layer(*this).work(b, {}).product_flops;
+}
 
 double TransformerSpec::layer_forward_flops(double b) const {
   return layer_weight_flops(b) + layer_attention_flops(b);
@@ -83,12 +85,12 @@ double TransformerSpec::layer_activation_bytes(double b, Recompute recompute,
                                                const TensorParallel& tensor) const {
   const Layer layer(*this);
   if (recompute == Recompute::full) return layer.input_bytes(b, tensor);
-  const double products = layer.kept_until_weight(b, tensor) + layer.mask_bytes(b, tensor);
-  return recompute == Recompute::none ? products + layer.probability_bytes(b, tensor) : products;
+  const bool selective = recompute == Recompute::selective;
+  return layer.kept(b, tensor, selective ? LayerPart::core_attn : LayerParts()).bytes();
 }
 
 double TransformerSpec::layer_after_input_bytes(double b, const TensorParallel& tensor) const {
-  return Layer(*this).kept_until_weight(b, tensor);
+  return Layer(*this).kept(b, tensor).until_weight;
 }
 
 double TransformerSpec::logits_bytes(double b, const TensorParallel& tensor) const {

@@ -96,7 +96,7 @@ struct PassCosts {
   std::array<OpCost, 4> ops{};  ///< index = OpKind
 
   std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
-  std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W
+  std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W: more, where I makes again
   std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
   std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
 

@@ -300,12 +300,17 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
                     "more): times are optimistic",
                     scenario.microbatch_size * model.seq_length, kFewTokens));
   }
-  if (model.flash_attention && scenario.recompute.contains(Recompute::selective)) {
+  const std::vector<Recomputation> recomputed = scenario.recompute.distinct();
+  const auto selective = std::ranges::find_if(recomputed, [](const Recomputation& r) {
+    return r.granularity == Recompute::selective && r.parts.contains(LayerPart::core_attn);
+  });
+  if (model.flash_attention && selective != recomputed.end()) {
     const double b = static_cast<double>(scenario.microbatch_size);
-    spec.diagnostics.note(fmt::format(
-        "recompute: selective frees nothing with flash attention, which keeps no probabilities; "
-        "core attention is run again all the same, {:.1f} % more FLOPs in the layers",
-        100 * model.layer_attention_flops(b) / (3 * model.layer_forward_flops(b))));
+    spec.diagnostics.note(
+        fmt::format("{} frees nothing with flash attention, which keeps no probabilities; "
+                    "core attention is run again all the same, {:.1f} % more FLOPs in the layers",
+                    selective->plain() ? "recompute: selective" : "core_attn of recompute_modules",
+                    100 * model.layer_attention_flops(b) / (3 * model.layer_forward_flops(b))));
   }
   note_tensor(model, scenario.cluster, scenario.mesh, spec.diagnostics);
 }

@@ -750,6 +750,9 @@ std::string describe(const KeyRow& row) {
     case T::quantity_per_stage: return describe(row.dimension) + ", or a list with one per stage";
     case T::choice: return one_of();
     case T::choice_per_stage: return one_of() + ", or a list with one per virtual stage";
+    case T::choice_sets:
+      return fmt::format("some of {}, or a list with such a list per virtual stage",
+                         fmt::join(split_choices(row.choices), ", "));
     case T::counts:
       return fmt::format("an integer >= {}, or a list with one per stage", row.minimum);
     case T::split: return one_of() + ", or a list of layers per stage";

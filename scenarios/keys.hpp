@@ -22,6 +22,7 @@ struct KeyRow {
     quantity_per_stage,  ///< a quantity, or a list with one per stage
     choice,              ///< one of `choices`
     choice_per_stage,    ///< one of `choices`, or a list with one per virtual stage
+    choice_sets,         ///< one of `choices`, a list of them, or such a list per virtual stage
     counts,              ///< an integer >= minimum, or a list with one per stage
     split,               ///< a choice, or a list of layer counts
     gpus,                ///< a choice, or a list of GPU numbers

@@ -236,7 +236,8 @@ bool is_list_item(const std::string& text, const KeyRow& row) {
     case T::split:
     case T::counts:
     case T::gpus: return digits;
-    case T::choice_per_stage: return place_of_choice(row.choices, text).has_value();
+    case T::choice_per_stage:
+    case T::choice_sets: return place_of_choice(row.choices, text).has_value();
     case T::quantity_per_stage: return !digits && parse_quantity(text, row.dimension, why);
     default: return false;
   }

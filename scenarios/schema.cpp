@@ -42,6 +42,10 @@ Json type_of(const KeyRow& row) {
       const Json word_of = {{"enum", split_choices(row.choices)}};
       return {{"anyOf", {word_of, list_of(word_of)}}};
     }
+    case T::choice_sets: {
+      const Json word_of = {{"enum", split_choices(row.choices)}};
+      return {{"anyOf", {word_of, list_of(word_of), list_of(list_of(word_of))}}};
+    }
     case T::split:
     case T::gpus:
       return {{"anyOf",

@@ -206,6 +206,23 @@ std::optional<std::vector<int>> Section::choices(std::string_view key) const {
   return places;
 }
 
+std::optional<std::vector<unsigned>> Section::choice_sets(std::string_view key) const {
+  if (!has(key) || broken(key)) return std::nullopt;
+  const Value& value = at(key);
+  const std::string_view all = find_key(name_, key)->choices;
+  const auto set_of = [&](const Value& words) {
+    unsigned set = 0;
+    for (const Value& word : words.items) set |= 1U << unsigned(*place_of_choice(all, word.text));
+    return set;
+  };
+  if (value.kind == Value::Kind::scalar)
+    return std::vector{1U << unsigned(*place_of_choice(all, value.text))};
+  if (value.items.front().kind == Value::Kind::scalar) return std::vector{set_of(value)};
+  std::vector<unsigned> sets;
+  for (const Value& item : value.items) sets.push_back(set_of(item));
+  return sets;
+}
+
 void Section::complain(const KeyRow& row, const Value& value, const std::string& why) {
   const std::string got =
       why.empty() ? ", got " + shown(value) : fmt::format(": {} {}", shown(value), why);
@@ -234,6 +251,9 @@ void Section::check(const KeyRow& row, const Value& value) {
     case T::link:
       if (map) return;
       break;
+    case T::choice_sets:
+      if (list) return check_choice_sets(row, value);
+      break;
     case T::quantity_per_stage:
     case T::choice_per_stage:
     case T::counts:
@@ -255,6 +275,7 @@ void Section::check(const KeyRow& row, const Value& value) {
       return;
     case T::choice:
     case T::choice_per_stage:
+    case T::choice_sets:
     case T::split:
     case T::gpus: return check_choice(row, value);
     default: return;
@@ -279,10 +300,26 @@ void Section::check_list(const KeyRow& row, const Value& value) {
   }
 }
 
+void Section::check_choice_sets(const KeyRow& row, const Value& value) {
+  if (value.items.empty()) complain(row, value, "is empty");
+  const bool per_stage = std::ranges::any_of(
+      value.items, [](const Value& item) { return item.kind == Value::Kind::list; });
+  for (const Value& item : value.items) {
+    if (diagnostics_.full()) return;
+    if (per_stage && item.kind == Value::Kind::list)
+      check_list(row, item);
+    else if (per_stage)
+      complain(row, item, "is one of several lists, and no list");
+    else if (check_scalar(row, item))
+      check_choice(row, item);
+  }
+}
+
 void Section::check_item(const KeyRow& row, const Value& item) {
   switch (row.type) {
     case KeyRow::Type::quantity_per_stage: return check_quantity(row, item);
-    case KeyRow::Type::choice_per_stage: return check_choice(row, item);
+    case KeyRow::Type::choice_per_stage:
+    case KeyRow::Type::choice_sets: return check_choice(row, item);
     default: return check_integer(row, item);
   }
 }

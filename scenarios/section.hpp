@@ -72,6 +72,8 @@ class Section {
   std::optional<int> choice(std::string_view key) const;
   /// The same of each item of a list; one element for a single choice.
   std::optional<std::vector<int>> choices(std::string_view key) const;
+  /// Sets of choices, a bit for each: of all stages alike, or one per stage.
+  std::optional<std::vector<unsigned>> choice_sets(std::string_view key) const;
 
  private:
   /// A key that is there, or a number type of a map of rates (then without `value`).
@@ -96,6 +98,7 @@ class Section {
   void check_list(const KeyRow& row, const Value& value);
   void check_item(const KeyRow& row, const Value& item);
   void check_choice(const KeyRow& row, const Value& value);
+  void check_choice_sets(const KeyRow& row, const Value& value);
   void check_pair(const KeyRow& row, const Value& value);
   void check_rates(const KeyRow& row, const Value& value);
   void complain(const KeyRow& row, const Value& value, const std::string& why = "");

@@ -80,10 +80,9 @@ Recipe recipe_of(const StageJob& job, int layers, double compute_s, double atten
   return r;
 }
 
-/// Adds what layers exchange of x, twice each (once where attention and MLP are summed together):
-/// before and after what is computed, or both at once.
-void add_passes(const StageJob& job, Exchanges& exchanges, std::int64_t x, int layers) {
-  const int calls = job.layer.tensor_sums() * layers;
+/// Adds so many exchanges of x among the tensor ranks: before and after what is computed, or both
+/// at once.
+void add_passes(const StageJob& job, Exchanges& exchanges, std::int64_t x, int calls) {
   if (job.tensor.sequence) {
     exchanges.add_calls(Collective::all_gather, x, calls);
     exchanges.add_calls(Collective::reduce_scatter, x, calls);
@@ -101,14 +100,12 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last, double 
   const std::int64_t numbers = std::llround(4 * job.b * static_cast<double>(job.model.seq_length));
   const bool sequence = job.tensor.sequence;
   const Collective reduces = sequence ? Collective::reduce_scatter : Collective::all_reduce;
-  const int passes =
-      layers + job.recompute.recomputed(layers);  // of layers, those made again twice
+  const int passes = job.forward.sums * layers;
   Exchanges forward, input, weight;
   if (job.tensor.degree > 1) {
-    add_passes(job, forward, x, layers);
-    add_passes(job, input, x, passes);
-    if (sequence && !job.keeps_gathered())
-      weight.add_calls(Collective::all_gather, x, job.layer.tensor_sums() * layers);
+    add_passes(job, forward, x, passes);
+    add_passes(job, input, x, passes + job.again.sums * job.layers_again(layers));
+    if (sequence && !job.keeps_gathered()) weight.add_calls(Collective::all_gather, x, passes);
     if (job.gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
     if (job.gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
     if (first) forward.add_calls(reduces, x, 1);
@@ -122,7 +119,7 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last, double 
   Exchanges whole_backward = input;
   whole_backward.add_exchanges(weight);
   // Attention that is computed again goes round again, before that of I.
-  const int again = job.layers_again(layers);
+  const int again = job.makes_attention_again() ? job.layers_again(layers) : 0;
   const RingAttention there{layers, layers, layers}, once_more{again, again, again},
       back{2 * layers, 2 * layers, layers};
   const auto set = [&](OpKind kind, const Exchanges& exchanges,

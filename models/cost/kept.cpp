@@ -9,29 +9,22 @@ namespace {
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }
 
-/// What a layer keeps until W or I, but attention's probabilities.
-double products_bytes(const StageJob& job) {
-  return job.layer.kept_until_weight(job.b, job.tensor) + job.layer.mask_bytes(job.b, job.tensor);
-}
-
 /// What a layer keeps more than one of its family, whose layers a stack's numbers are of.
 double beyond_family_bytes(const StageJob& job) {
   if (!job.model.own_form && !job.model.head_dim) return 0;
   TransformerSpec usual = job.model;
   usual.own_form.reset();
   usual.head_dim.reset();
-  return products_bytes(job) -
-         usual.layer_activation_bytes(job.b, Recompute::selective, job.tensor);
+  return job.layer.kept(job.b, job.tensor, LayerPart::core_attn).bytes() -
+         Layer(usual).kept(job.b, job.tensor, LayerPart::core_attn).bytes();
 }
 
-/// Activations of a layer, by the stack where it says what its kernels keep (with flash
-/// attention, in 16 bits).
-double layer_bytes(const StageJob& job, Recompute recompute) {
-  if (recompute == Recompute::full) return job.layer.input_bytes(job.b, job.tensor);
-  const double probabilities =
-      recompute == Recompute::none ? job.layer.probability_bytes(job.b, job.tensor) : 0;
+/// Activations of a layer of which these parts run again, by the stack where it says what its
+/// kernels keep (with flash attention, in 16 bits).
+double layer_bytes(const StageJob& job, LayerParts again = {}) {
+  const LayerKept kept = job.layer.kept(job.b, job.tensor, again);
   const StackSpec& stack = job.stack;
-  if (stack.kept_per_hidden <= 0) return products_bytes(job) + probabilities;
+  if (stack.kept_per_hidden <= 0) return kept.bytes();
   const double size = job.model.element_bytes() / 2;
   // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
   // gathered input, where linear layers keep it for W instead of gathering it again.
@@ -41,9 +34,12 @@ double layer_bytes(const StageJob& job, Recompute recompute) {
   const double divided =
       (size * stack.kept_per_hidden - whole_on_each) * h +
       size * stack.kept_per_column * static_cast<double>(job.model.ffn_hidden_size);
-  return job.b * static_cast<double>(job.model.seq_length) *
-             (divided / job.tensor.degree + whole_on_each * h) +
-         probabilities + beyond_family_bytes(job);
+  // Of attention's softmax the stack's numbers know nothing, and of what runs again.
+  const double flash = job.layer.kept(job.b, job.tensor, LayerPart::core_attn).bytes();
+  const double of_stack = job.b * static_cast<double>(job.model.seq_length) *
+                          (divided / job.tensor.degree + whole_on_each * h);
+  return std::max(of_stack + (kept.bytes() - flash) + beyond_family_bytes(job),
+                  job.layer.input_bytes(job.b, job.tensor));
 }
 
 double kept_logits_bytes(const StageJob& job) {
@@ -54,10 +50,10 @@ double kept_logits_bytes(const StageJob& job) {
 /// Activations that the backward makes again at once, beyond the inputs that are kept.
 double recomputed_bytes(const StageJob& job, int layers) {
   if (layers == 0) return 0;
-  const double all = layer_bytes(job, Recompute::none);
-  if (job.selective()) return all - layer_bytes(job, Recompute::selective);
+  const double all = layer_bytes(job);
+  if (job.selective()) return all - layer_bytes(job, job.recompute.parts);
   if (!job.recompute.in_full()) return 0;
-  return job.recompute.group(layers) * all - layer_bytes(job, Recompute::full);
+  return job.recompute.group(layers) * all - job.layer.input_bytes(job.b, job.tensor);
 }
 
 }  // namespace
@@ -67,27 +63,29 @@ double passed_bytes(const StageJob& job) {
          static_cast<double>(job.model.kv_size()) / job.tensor.degree;
 }
 
-void set_kept_bytes(const StageJob& job, int layers, bool last, PassCosts& costs) {
+void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, PassCosts& costs) {
   const TransformerSpec& model = job.model;
   const int again = job.recompute.recomputed(layers);
   const int group = job.recompute.group(layers);
   const double input = job.layer.input_bytes(job.b, job.tensor);
   const double inputs = (again + group - 1) / group * input;  // of whole groups and of what remains
-  const double kept = layer_bytes(job, job.selective() ? Recompute::selective : Recompute::none);
+  const double kept = layer_bytes(job, job.selective() ? job.recompute.parts : LayerParts());
   const double kept_logits = kept_logits_bytes(job);
-  // The LM head's W reads its input and the gradient of the logits, whatever layers recompute.
+  // The LM head keeps the inputs of the final norm and of its product; its W reads them and the
+  // gradient of the logits, whatever layers recompute (Korthikanti et al., section 4.3).
   const double gradient = model.logits_bytes(job.b, job.tensor) / 4 * model.element_bytes();
-  const double head = last ? std::min(kept_logits, gradient) + input : 0;
+  const double head = last ? std::min(kept_logits, gradient) + 2 * input : 0;
+  const double mask = first && model.form().dropout ? input / model.element_bytes() : 0;
   costs.activation_bytes =
-      rounded((layers - again) * kept + inputs + (last ? kept_logits + input : 0));
-  costs.activation_after_input_bytes =
-      std::min(costs.activation_bytes,
-               rounded((layers - again) * job.layer.kept_until_weight(job.b, job.tensor) +
-                       (job.recompute.in_full() ? inputs : 0) + head));
+      rounded((layers - again) * kept + inputs + mask + (last ? kept_logits + 2 * input : 0));
+  // W reads the inputs of its products, also those that I has made again.
+  const double for_weight =
+      std::min(job.layer.kept(job.b, job.tensor).until_weight, layer_bytes(job));
+  costs.activation_after_input_bytes = rounded(layers * for_weight + head);
   // A layer that runs without keeping its activations still makes them, one layer at a time; the
   // backward those of a group.
   const double recomputed = recomputed_bytes(job, layers);
-  const double made = std::min(recomputed, layer_bytes(job, Recompute::none));
+  const double made = std::min(recomputed, layer_bytes(job));
   const double logits_workspace = last ? model.logits_workspace_bytes(job.b, job.tensor) : 0;
   // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
   const double gathered = job.tensor.sequence ? model.layer_input_bytes(job.b) : 0;

@@ -8,7 +8,7 @@
 namespace penstock {
 
 /// Sets the bytes that a microbatch of a stage keeps and works with.
-void set_kept_bytes(const StageJob& job, int layers, bool last, PassCosts& costs);
+void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, PassCosts& costs);
 
 /// Returns keys and values of a layer that a context rank passes on, in bytes.
 double passed_bytes(const StageJob& job);

@@ -28,13 +28,13 @@ double joined(double gpu_s, double host_s, double exchange_s) {
 }  // namespace
 
 StageFlops stage_flops(const StageJob& job, int layers, bool last) {
-  const double products = job.layer.product_flops(job.b),
-               attention = job.layer.attention_flops(job.b);
-  const double again = job.recompute.in_full() ? products + attention : attention;
+  const int t = job.tensor.degree;
   const double head = last ? job.model.head_forward_flops(job.b, job.tensor) : 0;
-  const double forward = layers * (products + attention) / job.tensor.degree + head;
-  return {forward, 2 * forward, job.layers_again(layers) * again / job.tensor.degree,
-          layers * products / job.tensor.degree + head};
+  const double forward =
+      layers * (job.forward.product_flops + job.forward.attention_flops) / t + head;
+  const double again = job.again.product_flops + job.again.attention_flops;
+  return {forward, 2 * forward, job.layers_again(layers) * again / t,
+          layers * job.forward.product_flops / t + head};
 }
 
 LayerSeconds::LayerSeconds(const StageJob& job) : job_(job) {
@@ -92,9 +92,18 @@ double LayerSeconds::masked_share() const {
   return job_.model.flash_attention && job_.model.form().causal ? 0.5 : 0;
 }
 
-double LayerSeconds::attention_s() const {
-  return (1 - masked_share()) * job_.layer.attention_flops(job_.b) /
-         (job_.tensor.degree * attention_rate());
+double LayerSeconds::attention_s(const LayerWork& work) const {
+  return (1 - masked_share()) * work.attention_flops / (job_.tensor.degree * attention_rate());
+}
+
+double LayerSeconds::products_s(const LayerWork& work) const {
+  return work.product_flops / (job_.tensor.degree * matrix_rate()) + operands_s(work.operand_bytes);
+}
+
+/// What a stack says passes memory is divided among a layer's modules as what they move is.
+double LayerSeconds::modules_s(const LayerWork& work) const {
+  const double share = work.moved_bytes / job_.forward.moved_bytes;
+  return products_s(work) + attention_s(work) + share * traffic_s(job_.stack.forward_traffic);
 }
 
 double LayerSeconds::operands_s(double bytes) const {
@@ -117,26 +126,23 @@ double LayerSeconds::accumulation_s(std::int64_t parameters) const {
 LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
   const StackSpec& stack = job_.stack;
   const int t = job_.tensor.degree;
-  const double matrices = job_.layer.product_flops(job_.b) / (t * matrix_rate()) +
-                          operands_s(job_.layer.operand_bytes(job_.b, job_.tensor));
-  const double again = in_full ? 1 : 0;
+  const double matrices = products_s(job_.forward), attention = attention_s(job_.forward);
   const double host = t > 1 ? stack.tensor_host_s : 0;
   const double host_back = (stack.backward_host_s + host) / 2;
   const double back = traffic_s(stack.backward_traffic) / 2;
-  const double forward = matrices + attention_s() + traffic_s(stack.forward_traffic);
-  double input = matrices + 2 * attention_s() + back + again * forward;
+  const double forward = modules_s(job_.forward);
   // Megatron-LM runs core attention again whichever kernel it is, also where that frees nothing.
-  if (job_.selective()) input += attention_s();
+  const LayerWork again = in_full || job_.selective() ? job_.again : LayerWork{};
+  const double input = matrices + 2 * attention + back + modules_s(again);
   // Among the tensor ranks, as far as the host's launches hide under it.
-  const double exchange =
-      job_.layer.tensor_sums() * ring_all_reduce_s(t, job_.model.layer_input_bytes(job_.b),
-                                                   job_.tensor_link.latency_s,
-                                                   job_.tensor_link.bytes_per_s);
+  const double sum_s = ring_all_reduce_s(t, job_.model.layer_input_bytes(job_.b),
+                                         job_.tensor_link.latency_s, job_.tensor_link.bytes_per_s);
+  const double exchange = job_.forward.sums * sum_s;
   const double gathers = job_.tensor.sequence && !job_.keeps_gathered() ? exchange / 2 : 0;
   Parts p;
   p.forward_s = joined(forward, stack.forward_host_s + host, exchange);
-  p.input_s =
-      joined(input, host_back + again * (stack.forward_host_s + host), (1 + again) * exchange);
+  p.input_s = joined(input, host_back + (in_full ? 1 : 0) * (stack.forward_host_s + host),
+                     exchange + again.sums * sum_s);
   p.weight_s = joined(matrices + back + accumulation_s(job_.layer.parameters(job_.tensor)),
                       host_back, gathers);
   return p;
@@ -174,11 +180,14 @@ StageSeconds LayerSeconds::of(int layers, bool first, bool last, std::int64_t we
   const int layers_again = job_.layers_again(layers);
   const double again = kForwardKernels * layers_again;
   const double repeated = layers * repeated_s_;
-  const double repeated_back = repeated + job_.recompute.recomputed(layers) * repeated_s_;
+  const double repeated_back =
+      repeated + (job_.selective() ? layers * streaming_s(job_.again.lone_bytes)
+                                   : job_.recompute.recomputed(layers) * repeated_s_);
   const double half = kBackwardKernels / 2 * layers;
   const double masked =
-      masked_share() * job_.layer.attention_flops(job_.b) / job_.tensor.degree;  // not executed
-  const double backward = flops.backward + flops.again - (2 * layers + layers_again) * masked;
+      masked_share() * job_.forward.attention_flops / job_.tensor.degree;  // not executed
+  const int attention_again = job_.makes_attention_again() ? layers_again : 0;
+  const double backward = flops.backward + flops.again - (2 * layers + attention_again) * masked;
   return {op_s(flops.forward - layers * masked, kForwardKernels * layers, read_s, repeated),
           op_s(backward, kBackwardKernels * layers + again, read_s, repeated_back),
           op_s(backward - flops.weight, half + again, read_s, repeated_back),

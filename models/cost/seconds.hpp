@@ -27,7 +27,7 @@ class LayerSeconds {
   /// Returns the seconds of a stage with so many parameters.
   StageSeconds of(int layers, bool first, bool last, std::int64_t weight_bytes) const;
   /// Returns the time of a layer's attention products, forward.
-  double attention_s() const;
+  double attention_s() const { return attention_s(job_.forward); }
   /// Returns how long memory takes to read or write so many bytes.
   double streaming_s(double bytes) const;
 
@@ -44,6 +44,9 @@ class LayerSeconds {
   double per_token_s(double bytes) const;
   double operands_s(double bytes) const;
   double traffic_s(double bytes) const;
+  double attention_s(const LayerWork& work) const;
+  double products_s(const LayerWork& work) const;
+  double modules_s(const LayerWork& work) const;
   double accumulation_s(std::int64_t parameters) const;
   Parts layer_by_parts(bool in_full) const;
   Parts head_by_parts() const;

@@ -19,7 +19,11 @@ struct StageJob {
         tensor_link(options.tensor_link),
         context(options.context),
         b(options.microbatch_size / options.context),
-        recompute(options.recompute.at(stage)) {}
+        recompute(options.recompute.at(stage)),
+        forward(layer.work(b, tensor)),
+        again(recompute.in_full() ? forward
+              : selective()       ? layer.work_again(b, tensor, recompute.parts)
+                                  : LayerWork{}) {}
 
   const TransformerSpec& model;
   const Layer& layer;
@@ -30,10 +34,13 @@ struct StageJob {
   int context;           ///< ranks that divide every sequence
   double b;              ///< sequences of a microbatch that a context rank has, may be a fraction
   Recomputation recompute;
+  LayerWork forward;  ///< of a layer
+  LayerWork again;    ///< what is computed again of a layer of which something is
 
   bool selective() const { return recompute.granularity == Recompute::selective; }
   /// Returns of how many of a stage's layers something is computed again.
   int layers_again(int layers) const { return selective() ? layers : recompute.recomputed(layers); }
+  bool makes_attention_again() const { return again.attention_flops > 0; }
   /// Returns whether W finds the gathered inputs of its products among what is kept.
   bool keeps_gathered() const { return stack.kept_per_hidden > 0 && !stack.gathers_again; }
   /// Returns whether a stage gathers the parts of the message that it receives.

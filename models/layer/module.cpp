@@ -46,9 +46,11 @@ std::vector<Module> modules_of(const TransformerSpec& model) {
     all.back().vectors =
         f.qk_norm == QueryKeyNorm::head ? Elements{2 * model.head_size(), 0} : Elements{0, q + kv};
   }
-  all.push_back({.name = "core_attention", .kind = Module::Kind::attention});
-  // Scores and softmax and, with dropout, its output and mask.
-  if (!model.flash_attention) all.back().pair_bytes = f.dropout ? 2 * e + 1 : 2 * e;
+  all.push_back({.name = "core_attention",
+                 .kind = Module::Kind::attention,
+                 .again_with = LayerPart::core_attn});
+  // The softmax and, with dropout, its output and mask.
+  if (!model.flash_attention) all.back().pair_bytes = f.dropout ? 2 * e + 1 : e;
   all.push_back(product("projection", q, h, false, f.has_projection_bias()));
   all.back().kept = {0, q};  // attention's output, also where attention runs again
   all.back().sums = !f.parallel_residual;
@@ -83,10 +85,13 @@ Layer::Layer(const TransformerSpec& model)
       hidden_size_(model.hidden_size),
       seq_length_(model.seq_length),
       heads_(model.num_attention_heads),
-      matrices_(sum(modules_, [](const Module& m) { return m.matrix(); })),
       element_bytes_(model.element_bytes()),
       pairs_(model.attention_pairs()),
       query_size_(real(model.query_size())) {}
+
+std::int64_t Layer::matrix_parameters() const {
+  return sum(modules_, [](const Module& m) { return m.matrix(); });
+}
 
 std::int64_t Layer::parameters(const TensorParallel& tensor) const {
   const auto divided =
@@ -94,19 +99,45 @@ std::int64_t Layer::parameters(const TensorParallel& tensor) const {
   return divided / tensor.degree + sum(modules_, [](const Module& m) { return m.vectors.whole; });
 }
 
-int Layer::tensor_sums() const {
-  return sum(modules_, [](const Module& m) { return m.sums ? 1 : 0; });
+template <class Is>
+LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is) const {
+  std::int64_t matrices = 0;
+  Elements operands, moved, lone;
+  LayerWork work;
+  double masks = 0, lone_masks = 0;
+  bool follows_product = false;  // of those that are done
+  for (const Module& m : modules_) {
+    if (m.kind == Module::Kind::product) follows_product = is(m);
+    if (!is(m)) continue;
+    matrices += m.matrix();
+    operands += m.operands;
+    moved += m.moved;
+    masks += m.masks ? 1 : 0;
+    if (!follows_product) lone += m.moved, lone_masks += m.masks ? 1 : 0;
+    if (m.kind == Module::Kind::attention) work.attention_flops = 4 * b * pairs_ * query_size_;
+    work.sums += m.sums ? 1 : 0;
+  }
+  const auto moved_bytes = [&](const Elements& elements, double with_masks) {
+    return tokens(b) * ((real(elements.whole) * element_bytes_ + with_masks * real(hidden_size_)) /
+                            sequence_parts(tensor) +
+                        real(elements.divided) * element_bytes_ / tensor.degree);
+  };
+  work.product_flops = 2 * tokens(b) * real(matrices);
+  work.operand_bytes =
+      element_bytes_ *
+      (real(matrices) / tensor.degree +
+       tokens(b) * (real(operands.whole) + real(operands.divided) / tensor.degree));
+  work.moved_bytes = moved_bytes(moved, masks);
+  work.lone_bytes = moved_bytes(lone, lone_masks);
+  return work;
 }
 
-double Layer::product_flops(double b) const { return 2 * tokens(b) * real(matrices_); }
+LayerWork Layer::work(double b, const TensorParallel& tensor) const {
+  return work_where(b, tensor, [](const Module&) { return true; });
+}
 
-double Layer::attention_flops(double b) const { return 4 * b * pairs_ * query_size_; }
-
-double Layer::operand_bytes(double b, const TensorParallel& tensor) const {
-  const double whole = real(sum(modules_, [](const Module& m) { return m.operands.whole; }));
-  const double divided = real(sum(modules_, [](const Module& m) { return m.operands.divided; }));
-  return element_bytes_ *
-         (real(matrices_) / tensor.degree + tokens(b) * (whole + divided / tensor.degree));
+LayerWork Layer::work_again(double b, const TensorParallel& tensor, LayerParts parts) const {
+  return work_where(b, tensor, [&](const Module& m) { return m.again_with.overlaps(parts); });
 }
 
 double Layer::elementwise_bytes(double b) const {
@@ -115,25 +146,23 @@ double Layer::elementwise_bytes(double b) const {
   return tokens(b) * (moved * element_bytes_ + masks * real(hidden_size_));
 }
 
+LayerKept Layer::kept(double b, const TensorParallel& tensor, LayerParts again) const {
+  Elements elements;
+  double masks = 0, of_pair = 0;
+  for (const Module& m : modules_) {
+    if (m.again_with.overlaps(again)) continue;
+    elements += m.kept;
+    masks += m.masks ? 1 : 0;
+    of_pair += m.pair_bytes;
+  }
+  return {tokens(b) * element_bytes_ * real(elements.whole) / sequence_parts(tensor) +
+              tokens(b) * element_bytes_ * real(elements.divided) / tensor.degree,
+          masks * tokens(b) * real(hidden_size_) / sequence_parts(tensor) +
+              tokens(b) * real(seq_length_) * real(heads_) * of_pair / tensor.degree};
+}
+
 double Layer::input_bytes(double b, const TensorParallel& tensor) const {
   return element_bytes_ * tokens(b) * real(hidden_size_) / sequence_parts(tensor);
-}
-
-double Layer::kept_until_weight(double b, const TensorParallel& tensor) const {
-  const double whole = real(sum(modules_, [](const Module& m) { return m.kept.whole; }));
-  const double divided = real(sum(modules_, [](const Module& m) { return m.kept.divided; }));
-  return tokens(b) * element_bytes_ * whole / sequence_parts(tensor) +
-         tokens(b) * element_bytes_ * divided / tensor.degree;
-}
-
-double Layer::mask_bytes(double b, const TensorParallel& tensor) const {
-  const double masks = sum(modules_, [](const Module& m) { return m.masks ? 1.0 : 0.0; });
-  return masks * tokens(b) * real(hidden_size_) / sequence_parts(tensor);
-}
-
-double Layer::probability_bytes(double b, const TensorParallel& tensor) const {
-  const double of_pair = sum(modules_, [](const Module& m) { return m.pair_bytes; });
-  return tokens(b) * real(seq_length_) * real(heads_) * of_pair / tensor.degree;
 }
 
 }  // namespace penstock

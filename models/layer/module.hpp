@@ -31,6 +31,12 @@ namespace penstock {
 struct Elements {
   std::int64_t whole = 0;    ///< on each tensor rank
   std::int64_t divided = 0;  ///< of which a rank has 1/t
+
+  Elements& operator+=(const Elements& more) {
+    whole += more.whole;
+    divided += more.divided;
+    return *this;
+  }
 };
 
 struct Module {
@@ -44,45 +50,61 @@ struct Module {
   Elements moved{};                    ///< elementwise: read and written of a token, F or backward
   Elements kept{};                     ///< of a token, until W
   bool masks = false;                  ///< keeps a mask of dropout as large as a token, until I
-  /// Attention: bytes of scores and probabilities that are kept until I, of each pair of a query
+  /// Attention: bytes of the softmax and its dropout that are kept until I, of each pair of a query
   /// and a key and each head.
   double pair_bytes = 0;
-  bool sums = false;  ///< tensor ranks gather its part's input and sum its output
+  bool sums = false;        ///< tensor ranks gather its part's input and sum its output
+  LayerParts again_with{};  ///< runs again, and keeps nothing, where one of these is recomputed
 
   std::int64_t matrix() const { return rows * columns; }
 };
 
-/// A layer of a model.
+/// What modules of a layer do in F.
+struct LayerWork {
+  // All ranks together:
+  double product_flops = 0;  ///< and as many of I and of W
+  double attention_flops = 0;
+  // On each of the GPUs that share a stage:
+  double operand_bytes = 0;  ///< that products read and write
+  double moved_bytes = 0;    ///< that norms, activation, dropout and additions read and write
+  double lone_bytes = 0;     ///< of these, what follows no product that is done, too
+  int sums = 0;              ///< exchanges among the tensor ranks
+};
+
+/// What modules of a layer keep, in bytes on each of the GPUs that share a stage.
+struct LayerKept {
+  double until_weight = 0, until_input = 0;
+
+  double bytes() const { return until_weight + until_input; }
+};
+
+/// A layer of a model; what it does and keeps is that of a microbatch of b sequences.
 class Layer {
  public:
   explicit Layer(const TransformerSpec& model);
 
   const std::vector<Module>& modules() const { return modules_; }
   /// Elements of the matrices, all ranks together.
-  std::int64_t matrix_parameters() const { return matrices_; }
+  std::int64_t matrix_parameters() const;
+  /// Parameters on each tensor rank.
   std::int64_t parameters(const TensorParallel& tensor) const;
-  /// Exchanges among tensor ranks in F: of attention and of the MLP, or of both together.
-  int tensor_sums() const;
 
-  // Per microbatch of b sequences, all ranks together:
-  double product_flops(double b) const;  ///< of F, and as many of I and of W
-  double attention_flops(double b) const;
-
-  // Per microbatch, on each of the GPUs that share a stage:
-  double operand_bytes(double b, const TensorParallel& tensor) const;
-  /// What norms, dropout and residual additions read and write, were they not divided.
+  LayerWork work(double b, const TensorParallel& tensor) const;
+  /// Returns what the modules do that run again with these parts.
+  LayerWork work_again(double b, const TensorParallel& tensor, LayerParts parts) const;
+  /// Returns what norms, dropout and residual additions move, were they not divided.
   double elementwise_bytes(double b) const;
+  /// Returns what is kept where these parts run again.
+  LayerKept kept(double b, const TensorParallel& tensor, LayerParts again = {}) const;
   double input_bytes(double b, const TensorParallel& tensor) const;
-  double kept_until_weight(double b, const TensorParallel& tensor) const;
-  double mask_bytes(double b, const TensorParallel& tensor) const;
-  double probability_bytes(double b, const TensorParallel& tensor) const;
 
  private:
+  template <class Is>
+  LayerWork work_where(double b, const TensorParallel& tensor, const Is& is) const;
   double tokens(double b) const { return b * static_cast<double>(seq_length_); }
 
   std::vector<Module> modules_;
   std::int64_t hidden_size_, seq_length_, heads_;
-  std::int64_t matrices_ = 0;
   double element_bytes_, pairs_, query_size_;
 };
 

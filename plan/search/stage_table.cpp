@@ -170,7 +170,8 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   part.saving_s = c.overlap_saving_s;
   part.step_s = c.step_s;
   part.activation_bytes = static_cast<double>(c.activation_bytes);
-  part.weight_input_bytes = static_cast<double>(c.activation_after_input_bytes);
+  part.weight_input_bytes =
+      static_cast<double>(std::min(c.activation_bytes, c.activation_after_input_bytes));
   part.workspace_bytes = static_cast<double>(c.forward_workspace_bytes);
   part.reduced_bytes = static_cast<double>(c.reduced_bytes);
   part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);

@@ -106,7 +106,7 @@ TEST(TensorActivations, EndsOfTheModelAreDividedByVocabulary) {
   const auto c = costs(gpt3(), {48, 48}, {8, false});
   const double s = 2048, h = 12288;
   const double layer = s * h * (10 + 24.0 / 8 + 5 * 96 * s / (h * 8));
-  EXPECT_EQ(c[1].activation_bytes, std::llround(48 * layer + 4 * s * 51200 / 8 + 2 * s * h));
+  EXPECT_EQ(c[1].activation_bytes, std::llround(48 * layer + 4 * s * 51200 / 8 + 4 * s * h));
   EXPECT_EQ(c[1].forward_workspace_bytes, std::llround(6 * s * 51200 / 8));
 }
 
