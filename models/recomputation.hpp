@@ -31,8 +31,11 @@ inline constexpr std::string_view kRecomputeMethodNames[] = {"block", "uniform"}
 /// names them.
 enum class LayerPart : std::uint8_t {
   core_attn,  ///< attention's products and softmax, from queries, keys and values
+  mlp,        ///< the MLP, from its norm's output
+  layernorm,  ///< the norms before attention and MLP, from what they read
+  moe_act,    ///< the activation function of the MLP, from its first matrix's output
 };
-inline constexpr std::string_view kLayerPartNames[] = {"core_attn"};
+inline constexpr std::string_view kLayerPartNames[] = {"core_attn", "mlp", "layernorm", "moe_act"};
 
 /// A set of them.
 struct LayerParts {

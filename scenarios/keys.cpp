@@ -130,6 +130,11 @@ const std::vector<KeyRow>& table() {
        "activations made again in the backward, of all stages alike or of each as listed: virtual "
        "stages 0 to p v - 1 (chimera, dualpipe: p - 1), as op tokens number them; default none",
        "none|selective|full", "activation_checkpointing"},
+      {"pipeline", "recompute_modules", T::choice_sets,
+       "where recompute is selective: which parts of a layer, as Megatron's --recompute-modules: a "
+       "list for all stages, such as [core_attn, mlp], or a list of such lists, one per virtual "
+       "stage; moe_act: the activation function, of a dense MLP, too; default core_attn",
+       "core_attn|mlp|layernorm|moe_act"},
       {"pipeline", "recompute_method", T::choice,
        "where recompute is full: block: recompute_layers layers of each virtual stage, its first "
        "ones, while the others keep their activations; uniform: all, in groups of "

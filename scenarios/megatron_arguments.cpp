@@ -155,6 +155,8 @@ void add_pipeline(Flags& flags, const Scenario& s) {
 void add_recompute(Flags& flags, const Recomputation& r) {
   if (r.granularity == Recompute::none) return;
   flags.add_flag("recompute-granularity", kRecomputeNames[static_cast<int>(r.granularity)]);
+  if (!r.in_full() && !r.plain())
+    flags.add_flag("recompute-modules", fmt::format("{}", fmt::join(names_of(r.parts), " ")));
   if (!r.in_full()) return;
   flags.add_flag("recompute-method", kRecomputeMethodNames[static_cast<int>(r.method)]);
   flags.add_flag("recompute-num-layers", r.layers);
@@ -182,6 +184,7 @@ constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "global_batch_size",
                                                 "split",
                                                 "recompute",
+                                                "recompute_modules",
                                                 "recompute_method",
                                                 "rank_order",
                                                 "recompute_layers",

@@ -589,27 +589,39 @@ class Import : public ImportNotes {
         {"recompute-num-layers", "activations-checkpoint-num-layers", "checkpoint-num-layers"},
         key);
     full = full || granularity == "full" || (granularity.empty() && !selective && !method.empty());
-    recomputed_modules(selective || granularity == "selective");
+    const std::string modules = recomputed_modules(selective || granularity == "selective");
     if (full) {
       const bool block = method == "block";
       if (!layers || (!block && *layers == 1)) return "  recompute: full\n";
       return fmt::format("  recompute: full\n  recompute_method: {}\n  recompute_layers: {}\n",
                          block ? "block" : "uniform", *layers);
     }
-    return selective || granularity == "selective" ? "  recompute: selective\n" : "";
+    return selective || granularity == "selective" ? "  recompute: selective\n" + modules : "";
   }
 
-  /// Core attention alone is what selective recomputation is here.
-  void recomputed_modules(bool selective) {
+  /// Returns the key of what selective recomputation makes again, if it is not core attention.
+  std::string recomputed_modules(bool selective) {
     const char* const flag = "recompute-modules";
     const std::vector<std::string> modules = words(flag, "pipeline.recompute");
-    std::vector<std::string> others;
-    for (const std::string& module : modules)
-      if (module != "core_attn" && module != "[]") others.push_back(as_comment(module));
-    if (!selective) return ignore(flag);
-    if (others.empty()) return;
-    unmodelled(flag, "recomputation of single modules is not modelled, except core attention");
-    leave_out(fmt::format("the recomputation of {}", fmt::join(others, ", ")), Leaves::less);
+    std::vector<std::string> known, others;
+    for (const std::string& module : modules) {
+      const bool is_known = std::ranges::find(kLayerPartNames, module) != std::end(kLayerPartNames);
+      if (is_known)
+        known.push_back(module);
+      else if (module != "[]")
+        others.push_back(as_comment(module));
+    }
+    if (!selective) {
+      ignore(flag);
+      return "";
+    }
+    if (!others.empty()) {
+      unmodelled(flag, fmt::format("of single modules only the recomputation of {} is modelled",
+                                   fmt::join(kLayerPartNames, ", ")));
+      leave_out(fmt::format("the recomputation of {}", fmt::join(others, ", ")), Leaves::less);
+    }
+    if (known.empty() || known == std::vector<std::string>{"core_attn"}) return "";
+    return fmt::format("  recompute_modules: [{}]\n", fmt::join(known, ", "));
   }
 
   /// Layers that do not divide, or that stand where flags say.

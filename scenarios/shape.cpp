@@ -135,6 +135,29 @@ std::vector<int> recomputed_layers(const Specification& spec,
   return {given.begin(), given.end()};
 }
 
+/// What `recompute_modules` says; none: what selective recomputation usually is.
+std::vector<LayerParts> recomputed_parts(const Specification& spec,
+                                         const std::vector<Recompute>& values) {
+  const auto& key = spec.pipeline.recompute_modules;
+  if (!key.there || key.broken) return {};
+  if (std::ranges::find(values, Recompute::selective) == values.end()) {
+    if (spec.pipeline.recompute.there)
+      spec.diagnostics.note("recompute_modules says nothing without recompute: selective");
+    else
+      key.refuse("'recompute_modules' needs 'recompute: selective'");
+    return {};
+  }
+  const std::vector<LayerParts> parts = key.value_or({});
+  const bool measured = spec.layer_profile() != nullptr;
+  if (measured && std::ranges::any_of(
+                      parts, [](LayerParts p) { return p != LayerParts(LayerPart::core_attn); })) {
+    key.refuse(
+        "'recompute_modules' needs a model by shape: of this one only core_attn was measured");
+    return {};
+  }
+  return parts;
+}
+
 }  // namespace
 
 PerStage<int> widths_of(const Specification& spec) {
@@ -214,18 +237,26 @@ PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleSh
                              shape.stages()));
     return false;
   };
+  const std::vector<LayerParts> parts = recomputed_parts(spec, values);
   const bool each =
+      (parts.size() <= 1 ||
+       is_one_each("recompute_modules", spec.pipeline.recompute_modules, parts)) &&
       (!key.value || is_one_each("recompute", key, values)) &&
       (layers.empty() || is_one_each("recompute_layers", spec.pipeline.recompute_layers, layers));
   const auto of_stage = [&](std::size_t s) -> Recomputation {
     const Recompute all = values[s < values.size() ? s : 0];
+    if (all == Recompute::selective && !parts.empty()) {
+      Recomputation selective = all;
+      selective.parts = parts[s < parts.size() ? s : 0];
+      return selective;
+    }
     if (all != Recompute::full || layers.empty()) return all;
     const int n = layers[s < layers.size() ? s : 0];
     return spec.pipeline.recompute_method.value == RecomputeMethod::block
                ? Recomputation::block(n)
                : Recomputation::uniform(n);
   };
-  if (!each || !shaped || (values.size() == 1 && layers.size() <= 1))
+  if (!each || !shaped || (values.size() == 1 && layers.size() <= 1 && parts.size() <= 1))
     return of_stage(0);  // later checks need one
   std::vector<Recomputation> of_stages;
   for (std::uint32_t s = 0; s < shape.stages(); ++s) of_stages.push_back(of_stage(s));

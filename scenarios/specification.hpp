@@ -20,6 +20,14 @@ std::optional<T> read_as(const Section& from, std::string_view key) {
   if constexpr (std::is_same_v<T, bool>) return from.boolean(key);
   if constexpr (std::is_same_v<T, std::string>) return from.text(key);
   if constexpr (std::is_same_v<T, std::vector<double>>) return from.list(key);
+  if constexpr (std::is_same_v<T, std::vector<LayerParts>>) {
+    const auto sets = from.choice_sets(key);
+    if (!sets) return std::nullopt;
+    T parts(sets->size());
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      parts[i].bits = static_cast<std::uint8_t>((*sets)[i]);
+    return parts;
+  }
   if constexpr (std::is_enum_v<T>) {
     if (const auto place = from.choice(key)) return static_cast<T>(*place);
   }
@@ -97,6 +105,7 @@ struct PipelineKeys {
   Integer global_batch_size{section, "global_batch_size"};
   Integer accumulation_steps{section, "accumulation_steps"};
   Given<std::vector<Recompute>> recompute{section, "recompute"};
+  Given<std::vector<LayerParts>> recompute_modules{section, "recompute_modules"};
   Given<RecomputeMethod> recompute_method{section, "recompute_method"};
   Numbers recompute_layers{section, "recompute_layers"};
   Given<Split> split{section, "split"};

@@ -38,6 +38,7 @@ std::vector<Module> modules_of(const TransformerSpec& model) {
   all.push_back({.name = "input", .kept = {h, 0}});
   all.push_back(norm("input_norm"));
   all.back().kept = {h, 0};
+  all.back().again_with = LayerPart::layernorm;
   all.push_back(product("qkv", h, q + 2 * kv, true, f.has_qkv_biases()));
   all.back().kept = {0, q + 2 * kv};
   if (f.qk_norm != QueryKeyNorm::none) {
@@ -56,12 +57,21 @@ std::vector<Module> modules_of(const TransformerSpec& model) {
   all.back().sums = !f.parallel_residual;
   if (behind > 0) all.push_back(norm("post_norm")), all.back().kept = {h, 0};
   all.push_back(addition(false));
-  if (before > 1) all.push_back(norm("mlp_norm")), all.back().kept = {h, 0};
+  if (before > 1) {
+    all.push_back(norm("mlp_norm"));
+    all.back().kept = {h, 0};
+    all.back().again_with = LayerPart::layernorm;
+  }
   all.push_back(product("up", h, inner, true, f.has_mlp_biases()));
   all.back().kept = {0, inner};
-  all.push_back({.name = "activation", .moved = {0, inner + ffn}, .kept = {0, ffn}});
+  all.back().again_with = LayerPart::mlp;
+  all.push_back({.name = "activation",
+                 .moved = {0, inner + ffn},
+                 .kept = {0, ffn},
+                 .again_with = LayerParts(LayerPart::mlp) | LayerPart::moe_act});
   all.push_back(product("down", ffn, h, false, f.has_mlp_biases()));
   all.back().sums = true;
+  all.back().again_with = LayerPart::mlp;
   if (behind > 1) all.push_back(norm("post_norm")), all.back().kept = {h, 0};
   all.push_back(addition(true));
   return all;

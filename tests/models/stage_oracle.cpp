@@ -196,6 +196,40 @@ struct Player {
     add_compute("host", 0, both_s - gpu_s);
   }
 
+  bool is_again(const std::string& part) const {
+    return job.again == Again::selective && job.parts.contains(part);
+  }
+  int norms_before() const { return std::min(model.norms, 2); }
+  /// Bytes that a rank reads and writes for a norm, for the activation function, for a whole layer.
+  double norm_bytes() const { return 2 * x_bytes() / (job.sequence_parallel ? t() : 1); }
+  double activation_bytes() const {
+    return ((model.gated ? 2 : 1) + 1) * e() * m() * model.columns / t();
+  }
+  double layer_bytes() const {
+    const double addition = (3 * e() + (model.dropout ? 1 : 0)) * m() * model.hidden;
+    return model.norms * norm_bytes() + 2 * addition / (job.sequence_parallel ? t() : 1) +
+           activation_bytes();
+  }
+  /// A stack's traffic is divided as the bytes are; the neutral one has only what stands alone.
+  void add_moved(const std::string& module, double bytes) {
+    add_compute(
+        module, 0,
+        stack.apart ? passing_s(stack.forward_traffic) * bytes / layer_bytes() : streamed_s(bytes));
+  }
+  void add_parts() {
+    if (is_again("core_attn")) add_attention(1);
+    if (is_again("layernorm")) add_moved("norms", norms_before() * norm_bytes());
+    if (is_again("mlp")) {
+      gather_input("up");
+      add_product(up());
+      if (stack.apart) add_moved("activation", activation_bytes());
+      add_product(down());
+      add_exchange("down", sums(), x_bytes());
+    } else if (is_again("moe_act")) {
+      add_moved("activation", activation_bytes());
+    }
+  }
+
   void play_layer_forward() {
     const std::size_t from = steps.size();
     add_forward();
@@ -209,7 +243,7 @@ struct Player {
       add_forward();
       host_s += stack.forward_host_s + tensor_host_s();
     }
-    if (job.again == Again::selective) add_attention(1);
+    if (job.again == Again::selective) add_parts();
     again = false;
     add_input();
     wait_for_host(from, host_s);
@@ -369,7 +403,11 @@ std::map<std::string, Kept> kept(const Model& model, const Stack& stack, const J
       if (layer % job.group == 0) keep("input", x, 0);
       continue;
     }
-    if (job.again != Again::selective) keep("attention", probabilities, 0);
+    const bool own_norm = !model.parallel_residual || model.norms > 1;
+    const bool act_again = p.is_again("mlp") || p.is_again("moe_act");
+    const double of_norms = p.is_again("layernorm") ? 0 : x, inner = e * m * model.columns / t;
+    const double up = p.is_again("mlp") ? 0 : (model.gated ? 2 : 1) * inner;
+    const double squares = p.is_again("core_attn") ? 0 : probabilities;
     if (stack.kept_per_hidden > 0) {
       // The stack says the sum; which of it ranks do not divide: inputs of the norms and of the
       // products behind them, or one of them that was gathered.
@@ -378,17 +416,20 @@ std::map<std::string, Kept> kept(const Model& model, const Stack& stack, const J
       const double whole = size * (2 * inputs + stack.kept_whole) * m * model.hidden;
       const double sum =
           size * m * (stack.kept_per_hidden * model.hidden + stack.kept_per_column * model.columns);
-      keep("layer", (sum - whole) / t + whole, 0);
+      const double freed = (own_norm ? 2 : 1) * (x - of_norms) + (model.gated ? 2 : 1) * inner -
+                           up + (act_again ? inner : 0);
+      // At least the layer's input is there.
+      keep("layer", std::max((sum - whole) / t + whole + squares - freed, x), 0);
       continue;
     }
     // All but masks waits for W (M_W of Qi et al.).
     keep("norms", 0, (model.parallel_residual ? 1 : model.norms) * x);
-    keep("qkv", 0, x);
+    keep("qkv", 0, of_norms);
+    keep("attention", squares, 0);
     keep("attention", 0, e * m * (p.q() + 2 * p.kv()) / t);
     keep("projection", mask, e * m * p.q() / t);
-    const bool own_norm = !model.parallel_residual || model.norms > 1;
-    keep("up", 0, (own_norm ? x : 0) + e * m * (model.gated ? 2 : 1) * model.columns / t);
-    keep("down", mask, e * m * model.columns / t);
+    keep("up", 0, (own_norm ? of_norms : 0) + up);
+    keep("down", mask, act_again ? 0 : inner);
   }
   if (job.first) keep("embedding", mask, 0);
   if (job.last) {

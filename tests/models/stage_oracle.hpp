@@ -19,7 +19,9 @@
 //                  values sent on under each of the first c - 1; in I their gradients with them
 //   recomputation  full: F of the layers again from their inputs (Chen et al., arXiv:1604.06174);
 //                  selective: F of core attention again, its ring too (Korthikanti et al., section
-//                  5; Megatron-LM checkpoints the module that holds the ring)
+//                  5; Megatron-LM checkpoints the module that holds the ring), or of other parts
+//                  (Megatron-LM's --recompute-modules): the MLP with its exchanges, its activation
+//                  function, the norms before both; what they make is not kept
 //   stored         a microbatch whose activations are kept where others' are not does nothing
 //                  again and exchanges nothing again (torchgpipe's `checkpoint: except_last`: Kim
 //                  et al., arXiv:2004.09910): its ops are those of `Again::none`
@@ -29,6 +31,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,8 +75,9 @@ struct Job {
   int tensor = 1, context = 1;
   bool sequence_parallel = false, divided_messages = false;
   Again again = Again::none;
-  int first_layers = 0;  ///< full: so many first layers; the others keep theirs
-  int group = 1;         ///< full: layers that are made again together
+  std::set<std::string> parts{"core_attn"};  ///< selective: what of a layer runs again
+  int first_layers = 0;                      ///< full: so many first layers; the others keep theirs
+  int group = 1;                             ///< full: layers that are made again together
   int layers = 0;
   bool first = false, last = false;
   double weight_bytes = 2;  ///< of a parameter

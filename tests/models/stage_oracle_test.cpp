@@ -100,6 +100,8 @@ oracle::Job job_of(const Case& c) {
   job.sequence_parallel = c.options.tensor.sequence;
   job.divided_messages = c.options.tensor.divided_messages;
   job.again = static_cast<oracle::Again>(again.granularity);
+  job.parts.clear();
+  for (const std::string_view name : names_of(again.parts)) job.parts.emplace(name);
   job.layers = c.layers[c.stage];
   const bool block = again.method == RecomputeMethod::block;
   job.first_layers = block ? again.layers : job.layers;
@@ -210,7 +212,11 @@ DeviceSpec random_device(Random& r) {
 Recomputation random_recomputation(Random& r) {
   switch (r.below(5)) {
     case 0: return Recompute::none;
-    case 1: return Recompute::selective;
+    case 1: {
+      Recomputation parts = Recompute::selective;
+      if (r.flip()) parts.parts.bits = static_cast<std::uint8_t>(1 + r.below(15));
+      return parts;
+    }
     case 2: return Recompute::full;
     case 3: return Recomputation::block(1 + r.below(6));
     default: return Recomputation::uniform(1 + r.below(6));
@@ -237,8 +243,8 @@ Case random_case(unsigned seed) {
   c.model.num_layers = 0;
   for (const int n : c.layers) c.model.num_layers += n;
   c.stage = static_cast<std::size_t>(r.below(static_cast<int>(c.layers.size())));
-  // How many kernels attention alone launches nobody says: they never count where it runs again.
-  if (!(c.options.recompute.at(0) == Recomputation(Recompute::selective)) && r.flip())
+  // How many kernels parts of a layer launch nobody says: they never count where it runs again.
+  if (c.options.recompute.at(0).granularity != Recompute::selective && r.flip())
     c.device.launch_s = r.between(1e-6, 1e-4);
   return c;
 }
@@ -406,6 +412,28 @@ TEST(StageOracle, MoreRecomputationTakesNoLessTimeAndKeepsNoMore) {
       // Groups keep fewer inputs than single layers do, and make more at once.
       if (cases[i - 1].options.recompute.at(0).group(2) > 1) continue;
       EXPECT_LE(cases[i].costs().activation_bytes, cases[i - 1].costs().activation_bytes) << i;
+    }
+  });
+}
+
+TEST(StageOracle, EachPartMadeAgainTakesNoLessTimeAndKeepsNoMore) {
+  for_each_case([](const Case& c) {
+    Case before = c;
+    before.options.recompute = Recomputation(Recompute::none);
+    LayerParts parts;
+    for (std::size_t i = 0; i <= std::size(kLayerPartNames); ++i) {
+      Case more = c;
+      Recomputation again = i < std::size(kLayerPartNames) ? Recompute::selective : Recompute::full;
+      parts = parts | LayerParts(static_cast<LayerPart>(i % std::size(kLayerPartNames)));
+      again.parts = parts;
+      more.options.recompute = again;
+      for (const std::size_t kind :
+           {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{3}})
+        EXPECT_GE(seconds(more, kind), seconds(before, kind) * (1 - 1e-12)) << kind;
+      EXPECT_LE(more.costs().activation_bytes, before.costs().activation_bytes);
+      EXPECT_EQ(more.costs().activation_after_input_bytes,
+                before.costs().activation_after_input_bytes);
+      before = more;
     }
   });
 }
