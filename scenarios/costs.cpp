@@ -327,8 +327,9 @@ ScheduleShape told_shape(const Parallelism& job, const std::vector<StageCosts>& 
     t.backward_input = c[OpKind::backward_input].seconds;
     t.backward_weight = c[OpKind::backward_weight].seconds;
     if (!bytes_known) continue;
-    t.activation = static_cast<double>(c.activation_bytes);
+    // Orders are made for passes that take the most at F: what I makes again counts from there on.
     t.activation_after_input = static_cast<double>(c.activation_after_input_bytes);
+    t.activation = std::max(static_cast<double>(c.activation_bytes), t.activation_after_input);
   }
   shape.transfer = transfer_s(job, costs, cluster);
   return shape;

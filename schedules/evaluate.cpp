@@ -15,9 +15,7 @@ double peak(std::span<const Op> ops, const std::vector<StageTimes>& times) {
     switch (op.kind) {
       case OpKind::forward: most = std::max(most, held += t.activation); break;
       case OpKind::backward: held -= t.activation; break;
-      case OpKind::backward_input:  // may make more again for W than it frees
-        most = std::max(most, held += t.activation_after_input - t.activation);
-        break;
+      case OpKind::backward_input: held -= t.activation - t.activation_after_input; break;
       case OpKind::backward_weight: held -= t.activation_after_input; break;
       default: break;
     }

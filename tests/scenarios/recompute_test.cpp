@@ -389,6 +389,51 @@ TEST(RecomputeByLayerErrors, WithoutFullThereIsANote) {
   EXPECT_EQ(recompute_text(s.recompute), "selective");
 }
 
+// --- parts of layers ----------------------------------------------------------------------------
+
+TEST(RecomputeByModule, IsASetForAllStagesOrOneForEach) {
+  const Base base{kGpt + "schedule: 1f1b\n", "stages: 2"};
+  const auto text = [&](const std::string& modules) {
+    return recompute_text(with(base, "selective, recompute_modules: " + modules).recompute);
+  };
+  EXPECT_EQ(text("core_attn"), "selective");
+  EXPECT_EQ(text("[core_attn]"), "selective");
+  EXPECT_EQ(text("[layernorm, mlp]"), "selective mlp+layernorm");
+  EXPECT_EQ(text("[[mlp, moe_act], [core_attn]]"), "[selective mlp+moe_act, selective]");
+  const Scenario some =
+      with(base, "[none, selective], recompute_modules: [[mlp], [layernorm, core_attn]]");
+  EXPECT_EQ(recompute_text(some.recompute), "[none, selective core_attn+layernorm]");
+  for (const Recomputation& r : some.recompute.values())
+    EXPECT_EQ(recomputation_named(to_string(r)), r);
+}
+
+TEST(RecomputeByModule, EachStageCostsWhatItsOwnSetDoes) {
+  const Base base{kGpt + "schedule: 1f1b\n", "stages: 2"};
+  const auto costs = [&](const std::string& modules) {
+    return with(base, "selective, recompute_modules: " + modules).costs;
+  };
+  const auto each = costs("[[mlp], [layernorm]]");
+  EXPECT_EQ(costs_text({each[0]}), costs_text({costs("mlp")[0]}));
+  EXPECT_EQ(costs_text({each[1]}), costs_text({costs("layernorm")[1]}));
+}
+
+TEST(RecomputeByModule, MistakesSayWhatIsAllowed) {
+  const Base base{kGpt + "schedule: 1f1b\n", "stages: 4"};
+  const std::string must =
+      "'recompute_modules' must be some of core_attn, mlp, layernorm, moe_act, or a list with such "
+      "a list per virtual stage";
+  EXPECT_EQ(error_of(base, "selective, recompute_modules: [mpl]"),
+            "test.yaml:5:65: " + must + ", got 'mpl'; did you mean 'mlp'?");
+  EXPECT_EQ(error_of(base, "selective, recompute_modules: []"),
+            "test.yaml:5:64: " + must + ": a list is empty");
+  EXPECT_EQ(error_of(base, "selective, recompute_modules: [[mlp], [mlp]]"),
+            "test.yaml:5:64: 'recompute_modules' lists 2 stages, the pipeline has 4");
+  const Scenario full = with(base, "full, recompute_modules: mlp");
+  EXPECT_NE(
+      std::ranges::find(full.notes, "recompute_modules says nothing without recompute: selective"),
+      full.notes.end());
+}
+
 // --- mistakes -----------------------------------------------------------------------------------
 
 TEST(RecomputeByStageErrors, SayWhatIsWrongAndWhere) {

@@ -152,7 +152,7 @@ TEST(Bounds, OfAnOrderKnowThatAnIMayHideWhatRecomputationAddsToAWholeB) {
       "stack: none\nmodel: {family: gpt, num_layers: 48, hidden_size: 256, num_attention_heads: 8, "
       "vocab_size: "
       "1000, seq_length: 112, precision: mixed-fp16, flash_attention: true}\n"
-      "cluster: {devices: 8, device: {name: d, memory: 113 MiB, peak: {fp16: 40 TFLOP/s}, "
+      "cluster: {devices: 8, device: {name: d, memory: 140 MiB, peak: {fp16: 40 TFLOP/s}, "
       "memory_bandwidth: 300 GB/s}, link: {latency: 1 us, bandwidth: 40 GB/s}}\n"
       "transfers: free\n",
       8, {{{8, 1, 1, 1, 8}, find_schedule("zb-h1"), 1, {}}, std::vector<int>(8, 6), recompute},

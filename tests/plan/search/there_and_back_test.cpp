@@ -66,7 +66,7 @@ TEST(CutsThereAndBack, AreNoneWhereThereIsNothingToBeginWithOrNoTime) {
 }
 
 TEST(CutsThereAndBack, TakeLessThanTheCutThatTheyBeginWith) {
-  const Problem problem = problem_with("1.8 GiB");
+  const Problem problem = problem_with("1.95 GiB");
   Axes axes = problem.axes(false);
   axes.recomputes = {Recompute::none, Recompute::full};
   axes.single_layers = true;
