@@ -645,7 +645,8 @@ const std::vector<Field<DeviceResult>>& device_fields() {
       {"memory.activations", Unit::bytes, OwnedBytes<Owner::activations>(),
        "what F keeps, from its start to the end of B; with I and W, a part until the end of W: a "
        "GPT layer s·b·h·(34 + 5·a·s/h) bytes at 16 bits, its input alone (2·s·b·h) when "
-       "recomputed; on the last stage the fp32 softmax 4·b·s·V"},
+       "recomputed; on the first stage the embedding's mask of dropout, on the last one "
+       "the inputs of the final norm and of the head and the fp32 softmax 4·b·s·V"},
       {"memory.buffers", Unit::bytes, OwnedBytes<Owner::buffers>(),
        "messages. Received: from departure to the start of F, or the end of B; sent: from the end "
        "of the op to arrival"},

@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <future>
 #include <limits>
+#include <thread>
 #include <utility>
 
 namespace penstock {
@@ -466,12 +468,35 @@ Rates rates(const Simulation& s) {
 
 namespace {
 
+/// Returns what each device did; on all cores where so many ops make that worth a thread.
+std::vector<DeviceResult> summarize_devices(const Simulation& s) {
+  constexpr std::uint32_t kOpsOfAThread = 500'000;
+  const int devices = s.program.ops.devices();
+#ifdef __EMSCRIPTEN__
+  const int threads = 1;
+#else
+  const std::uint32_t most = std::max(1U, s.program.ops.size() / kOpsOfAThread);
+  const int threads = static_cast<int>(std::min(most, std::thread::hardware_concurrency()));
+#endif
+  std::vector<DeviceResult> all(static_cast<std::size_t>(devices));
+  const auto summarize_from = [&](int first) {
+    for (int d = first; d < devices; d += std::max(1, threads))
+      all[static_cast<std::size_t>(d)] = summarize_device(s, d);
+  };
+  std::vector<std::future<void>> others;
+  for (int thread = 1; thread < threads; ++thread)
+    others.push_back(std::async(std::launch::async, summarize_from, thread));
+  summarize_from(0);
+  for (std::future<void>& other : others) other.get();
+  return all;
+}
+
 /// What both a row and a whole result have.
 Result outline(const Simulation& s, std::size_t most_reasons) {
   Result r;
   static_cast<Rates&>(r) = rates(s);
   r.notes = s.scenario.notes;
-  for (int d = 0; d < s.program.ops.devices(); ++d) r.devices.push_back(summarize_device(s, d));
+  r.devices = summarize_devices(s);
   add_bubble(s, r);
   add_notes(s, r);
   note_capacity(s, r);

@@ -96,7 +96,7 @@ class Sums {
   }
 
   void add_collective(int d, std::uint32_t g) {
-    if (timeline_.never_ran(g)) return;
+    if (input_.traffic.collectives().empty() || timeline_.never_ran(g)) return;
     const Op& op = ops_[g];
     const Span& span = timeline_.op(g);
     // The seconds of a pair are counted once.

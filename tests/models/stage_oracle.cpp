@@ -59,6 +59,7 @@ struct Player {
   }
   double product_rate(bool head) const {
     if (!stack.apart) return device.peak_flops * layer_efficiency();
+    if (e() == 4) return device.peak_flops * 0.95;  // CUDA cores (models/stack.hpp)
     const bool aligned = std::fmod(rows(), 8) == 0;
     if (head && !aligned && stack.misaligned_head > 0)
       return device.peak_flops * stack.misaligned_head;
