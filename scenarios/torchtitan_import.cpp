@@ -104,28 +104,16 @@ NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::
     notes.unmodelled("config",
                      "only the model that it names is read: what else it says is missing");
   if (!given.empty()) return model_of_name(given);
-  const TitanFlavor* known = find_titan_flavor(name, flavor);
-  if (known == nullptr)
-    throw InputError(
-        origin,
-        fmt::format("{}; give the model: --model config.json (of Hugging Face), or --model NAME of "
-                    "`penstock list models` (flavors known here: {})",
-                    name.empty() && flavor.empty()
-                        ? "it does not say which model it trains (model.name and model.flavor)"
-                        : fmt::format("the sizes of the flavor '{} {}' are not known here",
-                                      printable(name), printable(flavor)),
-                    titan_flavor_names()));
-  NamedModel model{fmt::format("  name: {} {}\n{}", known->name, known->flavor,
-                               known->keys.starts_with("base") ? "" : "  family: llama\n"),
-                   1, std::string(known->missing)};
-  std::string_view keys = known->keys;
-  while (!keys.empty()) {
-    const auto end = std::min(keys.find(", "), keys.size());
-    model.keys += fmt::format("  {}\n", keys.substr(0, end));
-    keys.remove_prefix(std::min(keys.size(), end + 2));
-  }
-  model.layers = load_model(fmt::format("{{{}, seq_length: 1}}", known->keys)).num_layers;
-  return model;
+  if (const auto known = find_titan_flavor(name, flavor)) return *known;
+  throw InputError(
+      origin,
+      fmt::format("{}; give the model: --model config.json (of Hugging Face), or --model NAME of "
+                  "`penstock list models` (flavors known here: {})",
+                  name.empty() && flavor.empty()
+                      ? "it does not say which model it trains (model.name and model.flavor)"
+                      : fmt::format("the sizes of the flavor '{} {}' are not known here",
+                                    printable(name), printable(flavor)),
+                  titan_flavor_names()));
 }
 
 struct TitanSchedule {
