@@ -530,7 +530,7 @@ class Import : public ImportNotes {
     const auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
                              "cluster.devices_per_node");
     auto world = processes(nodes, each);
-    if (!world && !(nodes && each)) world = gpus_asked();
+    if (!world && !(nodes && each)) world = number("gpus", "cluster");  // of Slurm's whole job
     const bool counted = world || nodes;
     if (!counted && cluster_.gpus()) not_asked({"nnodes", "num-nodes", "nodes", "world-size"});
     if (!counted && !each && !cluster_.gpus()) {
@@ -552,13 +552,6 @@ class Import : public ImportNotes {
       assume(fmt::format("pipeline.width: {} ({} GPUs are no multiple of {})",
                          std::max<std::int64_t>(1, width), gpus, model_gpus));
     return std::max<std::int64_t>(1, width);
-  }
-
-  /// Returns the GPUs of the whole job that Slurm is asked for: --gpus=16, or a100:16.
-  std::optional<std::int64_t> gpus_asked() {
-    const std::string text = word("gpus", "cluster");
-    const auto count = parse_number<std::int64_t>(text.substr(text.rfind(':') + 1));
-    return count && *count > 0 ? count : number("gpus", "cluster");
   }
 
   /// Returns the world's size, where it is said. Tasks are GPUs unless they start processes of

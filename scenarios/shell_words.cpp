@@ -53,14 +53,15 @@ bool sounds_like_file(std::string name) {
       [&](const char* part) { return name.find(part) != std::string::npos; });
 }
 
-/// Adds to `--gres gpu:a100:4` and `--gpus-per-node a100:4` a number alone, and the GPU's name.
+/// Adds to `--gres gpu:a100:4`, `--gpus-per-node a100:4` and `--gpus a100:4` a number alone, and
+/// the GPU's name.
 std::vector<ScriptOption> with_gpus(std::vector<ScriptOption> options) {
   std::vector<ScriptOption> out;
   for (ScriptOption& option : options) {
     const std::string value = option.values.empty() ? "" : option.values[0];
     const bool gres = option.name == "gres" && value.starts_with("gpu");
     if (gres) out.push_back(option);
-    if (gres || option.name == "gpus-per-node") {
+    if (gres || option.name == "gpus-per-node" || option.name == "gpus") {
       const std::string all = value.substr(0, value.find_first_of(",("));
       const std::size_t last = all.rfind(':');
       const std::size_t first = gres ? all.find(':') : 0;
@@ -79,6 +80,23 @@ std::vector<ScriptOption> with_gpus(std::vector<ScriptOption> options) {
     out.push_back(std::move(option));
   }
   return out;
+}
+
+/// Returns the long name of a short option of Slurm that counts nodes, tasks or GPUs (`-N`, `-N4`,
+/// `-Ga100:4`); null where it is another, or a program's word that begins alike (`-name`).
+const char* slurm_count(std::string_view text) {
+  if (text.size() < 2 || text[0] != '-') return nullptr;
+  const std::string_view value = text.substr(2);
+  const std::size_t digits = text[1] == 'G' ? value.rfind(':') + 1 : 0;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const bool counts = !value.empty() && std::ranges::all_of(value.substr(digits), is_digit);
+  if (!value.empty() && !counts) return nullptr;
+  switch (text[1]) {
+    case 'N': return "nodes";
+    case 'n': return "ntasks";
+    case 'G': return "gpus";
+    default: return nullptr;
+  }
 }
 
 struct Condition {
@@ -229,16 +247,14 @@ class Options {
     option.values.push_back(text);
   }
 
-  /// Returns what a short option of srun or mpirun is: `-N 4`, `-N4`, `-np 32`; null where the word
+  /// Returns what a short option of srun or mpirun is: `-N 4`, `-G4`, `-np 32`; null where the word
   /// is none. mpirun's `-N` are processes a node (Open MPI; MPICH and Intel say `-ppn`).
   const char* option_of_launcher(const std::string& text) const {
     const bool mpi = launcher_.starts_with("mpi") || launcher_ == "orterun";
     if (!mpi && launcher_ != "srun") return nullptr;
     if (mpi && (text == "-npernode" || text == "-ppn" || text == "-N")) return "ntasks-per-node";
     if (mpi && (text == "-np" || text == "-n" || text == "-c")) return "ntasks";
-    const std::size_t digits = std::min(text.find_first_not_of("0123456789", 2), text.size());
-    if (mpi || (text.size() > 2 && digits < text.size())) return nullptr;
-    return text.starts_with("-N") ? "nodes" : text.starts_with("-n") ? "ntasks" : nullptr;
+    return mpi ? nullptr : slurm_count(text);
   }
 
   void add_count(const char* option, const ShellText& word, const Condition& under) {
@@ -275,10 +291,12 @@ void give_batch_variable(const std::string& option, std::string value,
     given["SLURM_NTASKS_PER_NODE"] = value;
   } else if (option == "ntasks") {
     given["SLURM_NTASKS"] = given["SLURM_NPROCS"] = value;
+  } else if (option == "gpus") {
+    given["SLURM_GPUS"] = value.substr(value.rfind(':') + 1);
   }
 }
 
-/// Of lines `#SBATCH --nodes=4 -N4 --gres=gpu:8` before the first command.
+/// Of lines `#SBATCH --nodes=4 -n 16 --gres=gpu:8` before the first command.
 class Batch {
  public:
   explicit Batch(const std::string& script) {
@@ -304,13 +322,14 @@ class Batch {
       const std::size_t end = std::min(line.find_first_of(" \t\r", at), line.size());
       std::string word = line.substr(at, end - at);
       at = end;
-      if (word.starts_with("-N")) {
+      if (const char* count = slurm_count(word)) {
         if (word.size() > 2) line.insert(at, " " + word.substr(2));
-        word = "--nodes";
+        word = std::string("--") + count;
       }
-      if (word.starts_with("--")) {
-        add_option(word.substr(2), number);
-      } else if (!word.starts_with("-") && !options.empty()) {
+      if (word.starts_with("-")) {
+        open_ = word.starts_with("--");  // a short one's value, -J NAME, is nobody's
+        if (open_) add_option(word.substr(2), number);
+      } else if (open_) {
         options.back().values.push_back(word);
         give_batch_variable(options.back().name, word, variables);
       }
@@ -324,6 +343,8 @@ class Batch {
     option.line = number;
     options.push_back(std::move(option));
   }
+
+  bool open_ = false;
 };
 
 /// Is the text a list of arguments, not a script?

@@ -100,6 +100,11 @@ TEST(ScriptOptions, WhatSlurmSaysIsKnown) {
   EXPECT_EQ(options_in("srun -N2 --a 1 > --log 2>&1 | tee --b\n"), "--nodes 2\n--a 1\n");
   EXPECT_EQ(options_in("srun -n 16 --gpus-per-node=h100:4 a.py -n 3 --a 1"),
             "--ntasks 16\n--gpus-per-node 4\n--gpu-model h100\n--a 1\n");
+  EXPECT_EQ(options_in("#SBATCH --mem=64G -J name -n 16 -G a100:8 -N2\n#SBATCH -p long\nrun --a "
+                       "$SLURM_NTASKS --b $SLURM_GPUS"),
+            "--mem 64G\n--ntasks 16\n--gpus 8\n--gpu-model a100\n--nodes 2\n--a 16\n--b 8\n");
+  EXPECT_EQ(options_in("srun -N 2 -Gh100:16 -n16 -name x a.py -G 3 --a 1"),
+            "--nodes 2\n--gpus 16\n--gpu-model h100\n--ntasks 16 -name x a.py -G 3\n--a 1\n");
   EXPECT_EQ(options_in("mpirun -np 32 -npernode 4 python a.py --a 1"),
             "--ntasks 32\n--ntasks-per-node 4 python a.py\n--a 1\n");
 }
