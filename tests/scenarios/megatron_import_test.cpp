@@ -1,62 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch scripts of Megatron-LM as scenarios.
-#include "base/error.hpp"
+// What flags of Megatron-LM become.
 #include "scenarios/document.hpp"
 #include "scenarios/megatron_arguments.hpp"
-#include "scenarios/megatron_import.hpp"
-#include "scenarios/scenario.hpp"
-#include "scenarios/shell_words.hpp"
+#include "tests/scenarios/megatron_job.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <utility>
+#include <vector>
 
 namespace penstock::megatron_import_test {
 namespace {
 
-const std::string kScript =
-    "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
-    "GPUS_PER_NODE=8\nNNODES=8\n"
-    "DISTRIBUTED_ARGS=\"--nproc_per_node $GPUS_PER_NODE --nnodes $NNODES --master_port 6000\"\n"
-    "MODEL=(--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672\n"
-    "  --num-attention-heads 64 --group-query-attention --num-query-groups 8\n"
-    "  --seq-length 8192 --max-position-embeddings 8192 --swiglu --normalization RMSNorm\n"
-    "  --untie-embeddings-and-output-weights --disable-bias-linear\n"
-    "  --tokenizer-type HuggingFaceTokenizer --tokenizer-model meta-llama/Llama-3-70B)\n"
-    "torchrun $DISTRIBUTED_ARGS pretrain_gpt.py ${MODEL[@]} --bf16 \\\n"
-    "  --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --sequence-parallel \\\n"
-    "  --num-layers-per-virtual-pipeline-stage 10 --micro-batch-size 1 --global-batch-size 1024 "
-    "\\\n"
-    "  --use-distributed-optimizer --overlap-grad-reduce --lr 1e-4 --context-parallel-size 2 \\\n"
-    "  --cp-comm-type a2a \\\n"
-    "  --frobnicate 7\n";
-
-/// A whole job; of a flag that stands twice the later one counts.
-const std::string kJob =
-    "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 "
-    "--vocab-size 50257 --bf16 --micro-batch-size 1 --global-batch-size 64 ";
-
-std::string imported(const std::string& flags, const std::string& cluster = "") {
-  return scenario_of_megatron(kJob + flags, "x.sh", cluster);
-}
-
-Scenario job_of(const std::string& flags) { return parse_scenario(imported(flags), "test.yaml"); }
-
-std::string refusal_of(const std::string& text, const std::string& origin = "x.sh",
-                       const ScriptSurroundings& defined = {}, const std::string& model = "") {
-  try {
-    scenario_of_megatron(text, origin, "", defined, model);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST(Megatron, LearnedPositionsHaveTheRowsOfTheirFlag) {
+TEST(MegatronFlags, LearnedPositionsHaveTheRowsOfTheirFlag) {
   const auto rows = [](const std::string& flags) {
     return job_of(flags).transformer->learned_positions();
   };
@@ -66,7 +23,7 @@ TEST(Megatron, LearnedPositionsHaveTheRowsOfTheirFlag) {
   EXPECT_EQ(rows("--max-position-embeddings 8192 --position-embedding-type rope"), 0);
 }
 
-TEST(Megatron, DropoutComesBackFromAnExport) {
+TEST(MegatronFlags, DropoutComesBackFromAnExport) {
   for (const char* model : {"{base: llama-3-8b}", "{base: llama-3-8b, dropout: true}",
                             "{base: gpt-2.2b}", "{base: gpt-2.2b, dropout: false}"}) {
     const Scenario s =
@@ -80,55 +37,7 @@ TEST(Megatron, DropoutComesBackFromAnExport) {
   }
 }
 
-TEST(Megatron, AScriptBecomesItsScenario) {
-  const Scenario s = parse_scenario(scenario_of_megatron(kScript, "run.sh", ""), "test.yaml");
-  ASSERT_TRUE(s.transformer);
-  EXPECT_EQ(s.transformer->num_layers, 80);
-  EXPECT_EQ(s.transformer->family, Family::llama);
-  EXPECT_EQ(s.transformer->num_query_groups, 8);
-  EXPECT_EQ(s.transformer->vocab_size, 128'256);
-  EXPECT_FALSE(s.transformer->tie_embeddings);
-  EXPECT_EQ(s.schedule->name, "interleaved-1f1b");
-  EXPECT_EQ(s.shape.depth, 4U);
-  EXPECT_EQ(s.shape.chunks, 2U);
-  EXPECT_EQ(s.mesh.size(Axis::tensor), 4);
-  EXPECT_TRUE(s.sequence_parallel);
-  EXPECT_TRUE(s.distributed_optimizer);
-  EXPECT_EQ(s.mesh.size(Axis::context), 2);
-  EXPECT_EQ(s.mesh.most(), 2) << "64 GPUs, of which 4 x 4 x 2 hold a replica";
-  EXPECT_EQ(s.samples_per_update(), 1024);
-}
-
-TEST(Megatron, EveryFlagHasALine) {
-  const std::string text = scenario_of_megatron(kScript, "run.sh", "dgx-a100");
-  for (const ScriptOption& option : script_options(kScript))
-    EXPECT_NE(text.find("#   --" + option.name), std::string::npos) << option.name;
-  const auto under = [&](const std::string& title, const std::string& flag) {
-    std::istringstream lines(text);
-    bool inside = false;
-    for (std::string line; std::getline(lines, line);) {
-      if (!line.starts_with("#   ")) inside = line.starts_with(title);
-      if (inside && line.starts_with(flag)) return true;
-    }
-    return false;
-  };
-  EXPECT_TRUE(under("# cannot be modelled", "#   --cp-comm-type a2a: context")) << text;
-  EXPECT_TRUE(under("# not known here", "#   --frobnicate 7")) << text;
-  EXPECT_TRUE(under("# changes nothing", "#   --lr 1e-4")) << text;
-  EXPECT_NE(text.find("base: dgx-a100"), std::string::npos);
-}
-
-TEST(Megatron, TheNameSaysWhatIsMissing) {
-  const auto name = [](const std::string& script) {
-    return parse_scenario(scenario_of_megatron(script, "jobs/run.sh", ""), "test.yaml").name;
-  };
-  EXPECT_EQ(name(kJob), "run.sh");
-  EXPECT_EQ(name(kJob + "--num-experts 8 --expert-model-parallel-size 8"),
-            "run.sh, without --num-experts, --expert-model-parallel-size");
-  EXPECT_EQ(name(kScript), "run.sh, without --cp-comm-type");
-}
-
-TEST(Megatron, SizesThatAreNotThereAreAskedForAtOnce) {
+TEST(MegatronFlags, SizesThatAreNotThereAreAskedForAtOnce) {
   EXPECT_EQ(
       refusal_of("pretrain_gpt.py --num-layers 24 --hidden-size a --bf16 --use-checkpoint-args"),
       "x.sh: it does not say --seq-length, --hidden-size, --num-attention-heads, --vocab-size, "
@@ -137,7 +46,7 @@ TEST(Megatron, SizesThatAreNotThereAreAskedForAtOnce) {
       "micro-batch-size=N, or --model config.json|NAME, which gives the sizes of the model");
 }
 
-TEST(Megatron, ATypoOfWhatIsAskedForIsSaid) {
+TEST(MegatronFlags, ATypoOfWhatIsAskedForIsSaid) {
   const std::string said = refusal_of(
       "pretrain_gpt.py --num-layer 24 --hiden-size 1024 --bf16 "
       "--num-attention-heads 16 --seq-length 1024 --vocab-size 50257 "
@@ -147,7 +56,7 @@ TEST(Megatron, ATypoOfWhatIsAskedForIsSaid) {
 }
 
 /// Published counts of parameters, from flags.
-TEST(Megatron, LayersUnlikeTheirFamilysAreSaid) {
+TEST(MegatronFlags, LayersUnlikeTheirFamilysAreSaid) {
   const struct {
     const char* flags;
     std::int64_t parameters;
@@ -168,7 +77,7 @@ TEST(Megatron, LayersUnlikeTheirFamilysAreSaid) {
 }
 
 /// A gated MLP alone is a llama's, which a line says; what flags say counts.
-TEST(Megatron, FlagsSayWhatALayerHasBesideAGatedMlp) {
+TEST(MegatronFlags, FlagsSayWhatALayerHasBesideAGatedMlp) {
   const struct {
     const char *flags, *keys;
   } kCases[] = {
@@ -197,7 +106,7 @@ TEST(Megatron, FlagsSayWhatALayerHasBesideAGatedMlp) {
   EXPECT_EQ(imported("--hidden-dropout 0").find("\n  dropout:"), std::string::npos);
 }
 
-TEST(Megatron, WhatMegatronRefusesIsAnError) {
+TEST(MegatronFlags, WhatMegatronRefusesIsAnError) {
   const std::pair<const char*, const char*> kCases[] = {
       {"--pipeline-model-parallel-size 3 --nnodes 1 --nproc-per-node 8",
        "8 GPUs are no multiple of 3 (stages x tensor x context), which Megatron-LM refuses"},
@@ -212,17 +121,7 @@ TEST(Megatron, WhatMegatronRefusesIsAnError) {
         << flags << ": " << refusal_of(kJob + flags);
 }
 
-TEST(Megatron, ItsStackIsDeepSpeedsOnlyWithDeepSpeed) {
-  const auto stack = [](const std::string& launcher) {
-    return parse_scenario(scenario_of_megatron(launcher + kJob, "x.sh", ""), "test.yaml")
-        .stack.name;
-  };
-  EXPECT_EQ(stack("srun --num-gpus 8 "), "megatron");
-  EXPECT_EQ(stack("deepspeed --num_gpus 8 "), "megatron-deepspeed");
-  EXPECT_EQ(stack("torchrun --nproc-per-node 8 /opt/deepspeed/"), "megatron");
-}
-
-TEST(Megatron, AnFp32JobIsSaid) {
+TEST(MegatronFlags, AnFp32JobIsSaid) {
   const std::string job =
       "pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 64 "
       "--vocab-size 100 --micro-batch-size 1 ";
@@ -231,70 +130,11 @@ TEST(Megatron, AnFp32JobIsSaid) {
   EXPECT_EQ(scenario_of_megatron(job + "--bf16", "x.sh", "").find(kLine), std::string::npos);
 }
 
-TEST(Megatron, ProgramsThatPretrainNothingAreRefused) {
-  for (const char* program :
-       {"tools/run_text_generation_server.py", "tools/checkpoint/convert.py",
-        "tools/preprocess_data.py", "train_dpo.py", "train_grpo.py", "train_rl.py",
-        "examples/multimodal/train.py", "examples/inference/gpt/gpt_static_inference.py",
-        "pretrain_gpt.py --export-kd-teacher-load /t"})
-    EXPECT_NE(refusal_of("torchrun " + std::string(program) + kJob.substr(kJob.find(' '))), "")
-        << program;
-  const std::string text =
-      scenario_of_megatron("torchrun run.py" + kJob.substr(kJob.find(' ')), "x.sh", "");
-  EXPECT_NE(text.find("'run.py' pretrains a GPT (its name does not say"), std::string::npos)
-      << text;
-}
-
-TEST(Megatron, OnlyNearNamesAreSuggested) {
+TEST(MegatronFlags, OnlyNearNamesAreSuggested) {
   EXPECT_EQ(imported("--model-type llama_2").find("did you mean"), std::string::npos);
 }
 
-TEST(Megatron, AFileOfFlagsThatIsNotThereIsSaid) {
-  const std::string said = refusal_of("torchrun pretrain_gpt.py --yaml-cfg conf.yaml");
-  EXPECT_NE(said.find("the file of --yaml-cfg, 'conf.yaml', is not beside it"), std::string::npos)
-      << said;
-}
-
-TEST(Megatron, ADefinedFlagIsAFlag) {
-  const std::string script =
-      "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --bf16 "
-      "--num-attention-heads $HEADS --seq-length 1024 --vocab-size 50257";
-  const Scenario s = parse_scenario(
-      scenario_of_megatron(script, "x.sh", "",
-                           {{"micro-batch-size", "2"}, {"HEADS", "16"}, {"num_layers", "12"}}),
-      "test.yaml");
-  EXPECT_EQ(s.microbatch_size, 2);
-  EXPECT_EQ(s.transformer->num_layers, 12) << "a definition goes over the script's";
-  EXPECT_EQ(s.transformer->num_attention_heads, 16);
-}
-
-TEST(Megatron, LaunchersSayHowManyGpusThereAre) {
-  const struct {
-    const char* launcher;
-    std::int64_t gpus;
-    const char* cluster;
-  } kCases[] = {
-      {"mpirun -np 32 -npernode 4 python ", 32, "{base: dgx-h100, nodes: 8}"},
-      {"srun -n 16 --ntasks-per-node 8 python ", 16, "{base: dgx-h100, nodes: 2}"},
-      {"srun -N 4 -n 16 python ", 16, "{base: dgx-h100, nodes: 4}"},
-      {"#SBATCH --gres=gpu:a100:4\n#SBATCH -N 2\n", 8, "{base: dgx-a100, nodes: 2}"},
-      {"#SBATCH --gpus-per-node=h200:4\n#SBATCH -N 2\n", 8, "{base: dgx-h200, nodes: 2}"},
-      {"#SBATCH --gpus-per-node 4\n#SBATCH -N 2\n", 8, "{base: dgx-h100, nodes: 2}"},
-      {"#SBATCH --ntasks=1 --gpus-per-node=8\n", 8, "{base: dgx-h100, nodes: 1}"},
-      {"#SBATCH --gpus=16\nsrun python ", 16, "{base: dgx-h100, nodes: 2}"},
-      {"srun --gpus=16 --ntasks-per-node 8 python ", 16, "{base: dgx-h100, nodes: 2}"},
-      {"#SBATCH --gpus=64 --nodes=2\ntorchrun --nnodes 2 --nproc_per_node 8 ", 16,
-       "{base: dgx-h100, nodes: 2}"},
-      {"srun -n 2 torchrun --nnodes 2 --nproc_per_node 8 ", 16, "{base: dgx-h100, nodes: 2}"},
-  };
-  for (const auto& [launcher, gpus, cluster] : kCases) {
-    const std::string text = scenario_of_megatron(launcher + kJob, "x.sh", "");
-    EXPECT_EQ(parse_scenario(text, "test.yaml").mesh.most(), gpus) << text;
-    EXPECT_NE(text.find(std::string("\ncluster: ") + cluster), std::string::npos) << text;
-  }
-}
-
-TEST(Megatron, ProductsBeyondAllJobsAreErrors) {
+TEST(MegatronFlags, ProductsBeyondAllJobsAreErrors) {
   for (const char* flags :
        {"--tensor-model-parallel-size 65536 --pipeline-model-parallel-size 65536 "
         "--context-parallel-size 65536 --nnodes 65536",
@@ -303,15 +143,7 @@ TEST(Megatron, ProductsBeyondAllJobsAreErrors) {
         << refusal_of(kJob + flags);
 }
 
-TEST(Megatron, ManyUnknownFlagsAreReadAtOnce) {
-  std::string flags;
-  for (int i = 0; i < 15'000; ++i) flags += "--unknown-flag-" + std::to_string(i) + " ";
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_NE(imported(flags).find("#   --unknown-flag-14999\n"), std::string::npos);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
-}
-
-TEST(Megatron, AModelGivesItsSizes) {
+TEST(MegatronFlags, AModelGivesItsSizes) {
   const Scenario s = parse_scenario(
       scenario_of_megatron("pretrain_gpt.py --use-checkpoint-args --bf16 --seq-length 2048 "
                            "--micro-batch-size 1 --pipeline-model-parallel-size 4 --nnodes 1",
@@ -321,7 +153,7 @@ TEST(Megatron, AModelGivesItsSizes) {
   EXPECT_EQ(s.transformer->seq_length, 2048);
 }
 
-TEST(Megatron, NumbersThatAreNoneAreErrorsWithTheirLine) {
+TEST(MegatronFlags, NumbersThatAreNoneAreErrorsWithTheirLine) {
   const std::string said = refusal_of(kJob +
                                       "\\\n --num-layers -24 --hidden-size 2.4e1 \\\n"
                                       " --tensor-model-parallel-size 2000000000");
@@ -332,31 +164,7 @@ TEST(Megatron, NumbersThatAreNoneAreErrorsWithTheirLine) {
     EXPECT_NE(said.find(part), std::string::npos) << said;
 }
 
-TEST(Megatron, OtherModelsThanAGptAreRefused) {
-  const char* const kCases[][2] = {
-      {"torchrun pretrain_t5.py --encoder-num-layers 12 --decoder-num-layers 12 --hidden-size 768",
-       "'pretrain_t5.py' trains no decoder-only GPT: T5 has an encoder"},
-      {"run --encoder-num-layers 12 --decoder-num-layers 12 --hidden-size 768",
-       "'--decoder-num-layers' trains no decoder-only GPT"},
-      {"S=pretrain_mamba.py\ntorchrun $S --num-layers 48 --hidden-size 2048", "state-space"},
-      {"run --num-layers 48 --hybrid-override-pattern M-M*", "layers are of several kinds"},
-      {"run --num-layers 4 --spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec",
-       "state-space"},
-      {"python pretrain_vlm.py --num-layers 4", "vision encoder"},
-      {"python pretrain_retro.py --num-layers 4", "Retro"},
-      {"python pretrain_gpt_retro.py --num-layers 4", "Retro"},
-      {"python pretrain_ict.py --num-layers 4", "two encoders"},
-      {"python pretrain_vision_classify.py --num-layers 4", "images"},
-  };
-  for (const auto& [script, why] : kCases) {
-    const std::string said = refusal_of(script);
-    EXPECT_NE(said.find(why), std::string::npos) << script << "\n" << said;
-    EXPECT_NE(said.find("a model by costs"), std::string::npos) << "what to do: " << said;
-  }
-  EXPECT_EQ(refusal_of("# not pretrain_t5.py\npython tools/preprocess_vision.py\n" + kJob), "");
-}
-
-TEST(Megatron, BertIsBert) {
+TEST(MegatronFlags, BertIsBert) {
   const Scenario s = parse_scenario(
       scenario_of_megatron("pretrain_bert.py --num-layers 24 --hidden-size 1024 --bf16 "
                            "--num-attention-heads 16 --seq-length 512 --micro-batch-size 4 "
@@ -367,7 +175,7 @@ TEST(Megatron, BertIsBert) {
   EXPECT_EQ(s.transformer->vocab_size, 30'522);
 }
 
-TEST(Megatron, TokenizersAreKnownOrAskedFor) {
+TEST(MegatronFlags, TokenizersAreKnownOrAskedFor) {
   const std::string job =
       "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads "
       "32 --seq-length 4096 --bf16 --micro-batch-size 1 --tokenizer-type ";
@@ -389,7 +197,7 @@ TEST(Megatron, TokenizersAreKnownOrAskedFor) {
         << unknown;
 }
 
-TEST(Megatron, AFlagAtItsNeutralValueIsNoNews) {
+TEST(MegatronFlags, AFlagAtItsNeutralValueIsNoNews) {
   for (const char* flag : {"--kv-channels 128", "--num-experts 1", "--moe-expert-parallel-size 1",
                            "--context-parallel-size 1", "--fp8-format none", "--mtp-num-layers 0",
                            "--cp-comm-type p2p", "--expert-model-parallel-size 1",
@@ -404,19 +212,7 @@ TEST(Megatron, AFlagAtItsNeutralValueIsNoNews) {
   }
 }
 
-TEST(Megatron, SelectiveRecomputationIsOfTheModulesThatAreNamed) {
-  const auto parts = [](const std::string& modules) {
-    const std::string flags = "--recompute-granularity selective" + modules;
-    return job_of(flags).recompute.at(0).parts;
-  };
-  EXPECT_EQ(parts(""), LayerPart::core_attn);
-  EXPECT_EQ(parts(" --recompute-modules core_attn"), LayerPart::core_attn);
-  EXPECT_EQ(parts(" --recompute-modules mlp"), LayerPart::mlp);
-  EXPECT_EQ(parts(" --recompute-modules layernorm moe_act mla_up_proj"),
-            LayerParts(LayerPart::layernorm) | LayerPart::moe_act);
-}
-
-TEST(Megatron, WhatIsLeftOutSaysWhichWayMemoryErrs) {
+TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
   const struct {
     const char *flags, *more, *less;
   } kCases[] = {
@@ -429,9 +225,9 @@ TEST(Megatron, WhatIsLeftOutSaysWhichWayMemoryErrs) {
       {"--use-megatron-fsdp --data-parallel-sharding-strategy optim", "", ""},
       {"--optimizer-cpu-offload", "", "offloading"},
       {"--cpu-offloading --cpu-offloading-num-layers 4", "", "offloading"},
-      {"--recompute-granularity selective --recompute-modules core_attn moe", "",
-       "the recomputation of moe"},
-      {"--recompute-granularity selective --recompute-modules core_attn mlp", "", ""},
+      {"--recompute-granularity selective --recompute-modules core_attn mlp", "",
+       "the recomputation of mlp"},
+      {"--recompute-granularity selective --recompute-modules core_attn", "", ""},
       {"--zero-stage 2", "", "sharded gradients"},
       {"--num-experts 8 --zero-stage 3", "the other experts' weights, routing and all-to-all",
        "sharded gradients and weights"},
@@ -452,7 +248,7 @@ TEST(Megatron, WhatIsLeftOutSaysWhichWayMemoryErrs) {
   }
 }
 
-TEST(Megatron, ATypoBesideHarmlessFlagsGetsASuggestion) {
+TEST(MegatronFlags, ATypoBesideHarmlessFlagsGetsASuggestion) {
   const std::pair<const char*, const char*> kCases[] = {
       {"--tensor-model-paralel-size 8", "did you mean --tensor-model-parallel-size?"},
       {"--use-distributed-optimiser", "did you mean --use-distributed-optimizer?"},
@@ -464,7 +260,7 @@ TEST(Megatron, ATypoBesideHarmlessFlagsGetsASuggestion) {
         << imported(typo);
 }
 
-TEST(Megatron, WhatAParameterCostsFollowsFromItsFlags) {
+TEST(MegatronFlags, WhatAParameterCostsFollowsFromItsFlags) {
   const struct {
     const char* flags;
     double weights, gradients, optimizer;
@@ -503,7 +299,7 @@ TEST(Megatron, WhatAParameterCostsFollowsFromItsFlags) {
   EXPECT_DOUBLE_EQ(fp16("--accumulate-allreduce-grads-in-fp32"), 4.77);
 }
 
-TEST(Megatron, RecomputationOf2021IsUnderstood) {
+TEST(MegatronFlags, RecomputationOf2021IsUnderstood) {
   const std::pair<const char*, const char*> kCases[] = {
       {"--checkpoint-activations", "recompute: full\n"},
       {"--checkpoint-activations --checkpoint-num-layers 2",
@@ -519,7 +315,7 @@ TEST(Megatron, RecomputationOf2021IsUnderstood) {
   }
 }
 
-TEST(Megatron, ALayoutCountsTheChunks) {
+TEST(MegatronFlags, ALayoutCountsTheChunks) {
   const Scenario s = job_of(
       "--pipeline-model-parallel-size 4 --nnodes 1 "
       "--pipeline-model-parallel-layout 'Et*3|(t*4|)*6,t*5L'");
@@ -527,229 +323,14 @@ TEST(Megatron, ALayoutCountsTheChunks) {
   EXPECT_EQ(s.schedule->name, "interleaved-1f1b");
 }
 
-TEST(Megatron, ALayoutWhoseLossIsNotLastIsAnError) {
+TEST(MegatronFlags, ALayoutWhoseLossIsNotLastIsAnError) {
   EXPECT_NE(refusal_of(kJob + "--num-layers 4 --pipeline-model-parallel-size 4 "
                               "--pipeline-model-parallel-layout 'Et|tt|tL|'")
                 .find("the loss ('L') must be in the last stage"),
             std::string::npos);
 }
 
-TEST(MegatronDeepSpeed, IsItsOwnDialect) {
-  const Scenario s = parse_scenario(
-      scenario_of_megatron(
-          "deepspeed --num_nodes 4 --num_gpus 8 pretrain_gpt.py --tensor-model-parallel-size 4 "
-          "--pipeline-model-parallel-size 4 --num-layers 40 --hidden-size 5120 "
-          "--num-attention-heads 40 --num-key-value-heads 8 --num-experts 1 --seq-length 2048 "
-          "--micro-batch-size 2 --global-batch-size 1024 --fp16 --vocab-size 50257 "
-          "--checkpoint-activations --deepspeed --zero-stage 1 --deepspeed_config ds.json "
-          "--enable-zbh1-pipeline",
-          "x.sh", ""),
-      "test.yaml");
-  EXPECT_EQ(s.stack.name, "megatron-deepspeed");
-  EXPECT_EQ(s.mesh.most(), 2);
-  EXPECT_TRUE(s.distributed_optimizer);
-  EXPECT_EQ(s.transformer->num_query_groups, 8);
-  EXPECT_EQ(s.schedule->name, "zb-h1");
-  EXPECT_EQ(s.left_out(), "");
-  EXPECT_FALSE(s.transformer->flash_attention);
-}
-
-TEST(MegatronDeepSpeed, ItsConfigurationIsReadWhereItLiesAndAskedForWhereNot) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "mds";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "ds.json") << R"({"train_micro_batch_size_per_gpu": 2,
-    "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
-    "bf16": {"enabled": true}})";
-  const std::string script =
-      "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 40 --hidden-size 5120 "
-      "--num-attention-heads 40 --seq-length 2048 --vocab-size 50257 --deepspeed "
-      "--deepspeed_config ";
-  const Scenario s = parse_scenario(
-      scenario_of_megatron(script + "conf/ds.json", (folder / "run.sh").string(), ""), "test.yaml");
-  EXPECT_EQ(s.microbatch_size, 2);
-  EXPECT_EQ(s.missing_saves, "sharded gradients, offloading");
-  EXPECT_EQ(s.transformer->compute_type, "bf16");
-  const std::string said = refusal_of(script + "other.json", (folder / "run.sh").string());
-  EXPECT_NE(said.find("--define zero-stage=N"), std::string::npos) << said;
-  EXPECT_NE(said.find("--define micro-batch-size=N"), std::string::npos) << said;
-}
-
-TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
-  const auto read = [](const std::string& text, const std::string& model = "") {
-    return parse_scenario(
-        scenario_of_megatron(text, "job.yaml", "{base: dgx-h100, nodes: 2}", {}, model),
-        "test.yaml");
-  };
-  const Scenario neox = read(
-      "{\"pipe-parallel-size\": 4, \"model-parallel-size\": 2, # a comment\n"
-      " \"num-layers\": 44, \"hidden-size\": 6144, \"num-attention-heads\": 64,\n"
-      " \"seq-length\": 2048, \"no-weight-tying\": true, \"pos-emb\": \"rotary\", "
-      "\"gpt_j_residual\": true,\n"
-      " \"zero_optimization\": {\"stage\": 1}, \"fp16\": {\"enabled\": true},\n"
-      " \"train_micro_batch_size_per_gpu\": 4, \"gradient_accumulation_steps\": 32,\n"
-      " \"tokenizer-type\": \"HFTokenizer\", \"vocab-file\": \"./20B_tokenizer.json\",\n"
-      " \"checkpoint-activations\": true, \"checkpoint-num-layers\": 1,}");
-  EXPECT_EQ(neox.shape.depth, 4U);
-  EXPECT_EQ(neox.mesh.size(Axis::tensor), 2);
-  EXPECT_EQ(neox.microbatch_size, 4);
-  EXPECT_EQ(neox.samples_per_update(), 256) << "4 x 32, of 2 replicas";
-  EXPECT_TRUE(neox.distributed_optimizer);
-  EXPECT_EQ(neox.stack.name, "megatron-deepspeed");
-  EXPECT_EQ(neox.transformer->parameters(), 20'554'567'680);
-  const Scenario gated = read(
-      "{\"pipe_parallel_size\": 1, \"model_parallel_size\": 1, \"num_layers\": 32, \n"
-      "\"hidden_size\": 4096, \"intermediate_size\": 32768, \"num_attention_heads\": 32,\n"
-      "\"seq_length\": 4096, \"no_weight_tying\": true, \"norm\": \"rmsnorm\",\n"
-      "\"pos_emb\": \"rotary\", \"use_bias_in_attn_linear\": false,\n"
-      "\"activation\": \"swiglu\", \"mlp_multiple_of\": 256, \"vocab_size\": 32000,\n"
-      "\"train_micro_batch_size_per_gpu\": 1, \"precision\": \"bfloat16\"}");
-  EXPECT_NEAR(static_cast<double>(gated.transformer->parameters()), 6.738e9, 0.001e9)
-      << "Llama-2-7B, as its file in GPT-NeoX has it";
-
-  const Scenario tests = read(
-      "ENV_VARS:\n  NCCL_ALGO: Ring\nTEST_TYPE: regular\nMODEL_ARGS:\n  --num-layers: 12\n"
-      "  --hidden-size: 512\n  --num-attention-heads: 8\n  --seq-length: 1024\n"
-      "  --micro-batch-size: 4\n  --global-batch-size: 64\n  --bf16: true\n"
-      "  --vocab-file: data/gpt2-vocab.json\n  --tokenizer-type: GPT2BPETokenizer\n"
-      "  --pipeline-model-parallel-size: 4\n  --num-layers-per-virtual-pipeline-stage: 1\n"
-      "  --use-distributed-optimizer: true\n  --sequence-parallel: false\n");
-  EXPECT_EQ(tests.shape.depth, 4U);
-  EXPECT_EQ(tests.shape.chunks, 3U);
-  EXPECT_TRUE(tests.distributed_optimizer);
-
-  const Scenario nemo = read(
-      "trainer: {devices: 8, num_nodes: 2, precision: bf16}\nexp_manager: {name: x}\nmodel:\n"
-      "  micro_batch_size: 1\n  global_batch_size: 128\n  tensor_model_parallel_size: 4\n"
-      "  pipeline_model_parallel_size: 2\n  virtual_pipeline_model_parallel_size: null\n"
-      "  encoder_seq_length: 4096\n  num_layers: 32\n  hidden_size: 4096\n"
-      "  ffn_hidden_size: 11008\n  num_attention_heads: 32\n  num_query_groups: null\n"
-      "  activation: fast-swiglu\n  share_embeddings_and_output_weights: false\n"
-      "  activations_checkpoint_granularity: full\n  activations_checkpoint_method: block\n"
-      "  activations_checkpoint_num_layers: 4\n  sequence_parallel: true\n  kv_channels: null\n"
-      "  tokenizer: {library: huggingface, type: meta-llama/Llama-2-7b-hf}\n"
-      "  optim: {name: distributed_fused_adam, lr: 1e-4}\n  data: {data_prefix: [a, b]}\n");
-  EXPECT_EQ(nemo.gpu_count(), 16);
-  EXPECT_EQ(nemo.mesh.most(), 2);
-  EXPECT_TRUE(nemo.distributed_optimizer);
-  EXPECT_TRUE(nemo.sequence_parallel);
-  EXPECT_EQ(nemo.transformer->parameters(), 6'738'415'616);
-  EXPECT_EQ(nemo.recompute.at(0).layers, 4);
-
-  const Scenario bridge = read(
-      "model:\n  seq_length: 4096\n  pipeline_model_parallel_size: 2\ntrain:\n"
-      "  train_iters: 20\n  global_batch_size: 8\n  micro_batch_size: 1\n"
-      "mixed_precision: bf16_mixed\nddp:\n  use_distributed_optimizer: true\n"
-      "  grad_reduce_in_fp32: false\ndist: {use_megatron_fsdp: false}\n",
-      "llama-3-8b");
-  EXPECT_EQ(bridge.shape.depth, 2U);
-  EXPECT_DOUBLE_EQ(bridge.transformer->bytes.gradients, 2);
-  EXPECT_TRUE(bridge.distributed_optimizer);
-
-  const Scenario recipe =
-      read("model: {seq_length: 4096}\ntrain: {micro_batch_size: 1, global_batch_size: 16}",
-           "llama-3-8b");
-  EXPECT_EQ(recipe.transformer->compute_type, "bf16") << "as its recipes train";
-  const std::string sizes =
-      "  micro_batch_size: 1\n  global_batch_size: 16\n  encoder_seq_length: 512\n  num_layers: "
-      "24\n"
-      "  hidden_size: 1024\n  num_attention_heads: 16\n  vocab_size: 30522\n"
-      "  share_embeddings_and_output_weights: null\n";
-  const Scenario bert =
-      read("trainer: {devices: 8, num_nodes: 2}\nmodel:\n" + sizes + "  bert_binary_head: true\n");
-  EXPECT_EQ(bert.transformer->family, Family::bert);
-  EXPECT_TRUE(bert.transformer->tie_embeddings) << "null is no news";
-  const Scenario primus = parse_scenario(
-      scenario_of_megatron(
-          "modules:\n  pre_trainer:\n    framework: megatron\n    model: llama3_8B.yaml\n"
-          "    overrides:\n      micro_batch_size: ${MBS:2}\n      global_batch_size: 64\n"
-          "      seq_length: ${SEQ:4096}\n",
-          "job.yaml", "", {{"SEQ", "2048"}}),
-      "test.yaml");
-  EXPECT_EQ(primus.microbatch_size, 2);
-  EXPECT_EQ(primus.transformer->seq_length, 2048);
-
-  const std::string neox_of =
-      R"({"pipe-parallel-size": 1, "num-layers": 44, "hidden-size": 1024, "attention_config": )";
-  for (const char* layers : {R"([[["mamba"], 44]])", R"([[["flash", "rwkv"], 22]])",
-                             R"([[["gmlp"], "all"]])", R"([[["sparse_fixed"], 44]])"})
-    EXPECT_NE(refusal_of(neox_of + layers + "}", "job.yml").find("'attention_config' has layers"),
-              std::string::npos)
-        << layers;
-  for (const char* part :
-       {"  encoder: {num_layers: 12}\n  decoder: {num_layers: 12}\n", "  mm_cfg: {llm: x}\n",
-        "  vision_encoder: {a: 1}\n", "  _target_: nemo.collections.llm.t5.model.t5.T5Model\n"})
-    EXPECT_NE(refusal_of("trainer: {devices: 8}\nmodel:\n" + sizes + part, "job.yaml")
-                  .find("trains no decoder-only GPT"),
-              std::string::npos)
-        << part;
-
-  const std::pair<const char*, const char*> kRefused[] = {
-      {R"({"train_batch_size": 256, "zero_optimization": {"stage": 1}})",
-       "import megatron-args train.sh"},
-      {"modules: {pre_trainer: {framework: megatron, model: acme_9B.yaml, overrides: {}}}",
-       "put the file there, or give --model"},
-      {"modules: {pre_trainer: {framework: torchtitan, model: llama3_8b.yaml}}",
-       "penstock import torchtitan-config"},
-      {"model: {seq_length: 4096}\ntrain: {micro_batch_size: 1, global_batch_size: 8}",
-       "--model config.json|NAME"},
-      {"a: 1\nb: 2", "has none of Megatron-LM's flags"}};
-  for (const auto& [text, what] : kRefused)
-    EXPECT_NE(refusal_of(text, "job.yaml").find(what), std::string::npos)
-        << refusal_of(text, "job.yaml");
-}
-
-TEST(FlagFiles, PrimusTakesItsModelFromTheFileBesideIt) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "primus";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "own_base.yaml")
-      << "swiglu: true\nnormalization: RMSNorm\nposition_embedding_type: rope\n"
-         "add_bias_linear: false\nuntie_embeddings_and_output_weights: "
-         "true\ngroup_query_attention: false\n"
-         "moe_router_topk: 2\nnum_experts: null\nkv_lora_rank: 32\nmulti_latent_attention: false\n";
-  std::ofstream(folder / "own_7B.yaml")
-      << "extends:\n  - own_base.yaml\nnum_layers: 32\nhidden_size: 4096\nffn_hidden_size: 11008\n"
-         "num_attention_heads: 32\nvocab_size: 32000\n";
-  const std::string job =
-      "modules:\n  pre_trainer:\n    framework: megatron\n    model: own_7B.yaml\n"
-      "    overrides:\n      micro_batch_size: 2\n      global_batch_size: 64\n"
-      "      seq_length: 4096\n      pipeline_model_parallel_size: 4\n";
-  const Scenario s =
-      parse_scenario(scenario_of_megatron(job, (folder / "job.yaml").string(), ""), "test.yaml");
-  EXPECT_EQ(s.transformer->parameters(), 6'738'415'616);
-  EXPECT_EQ(s.microbatch_size, 2);
-  EXPECT_EQ(s.left_out(), "");
-}
-
-TEST(Megatron, WhatOnlyARunTellsIsAskedForAtOnce) {
-  const std::string script =
-      "DP=$WORLD\nGBS=$((DP*64))\ntorchrun --nproc_per_node 8 --nnodes ${SLURM_NNODES} " + kJob +
-      "--num-layers 32 --tensor-model-parallel-size $TP --global-batch-size $GBS --save "
-      "$CHECKPOINT";
-  try {
-    scenario_of_megatron(script, "x.sh", "");
-    FAIL() << "took what it cannot know";
-  } catch (const InputError& error) {
-    std::vector<std::string> said;
-    for (const Diagnostic& one : error.diagnostics())
-      said.push_back(std::to_string(one.where.line) + ": " + one.message);
-    const std::vector<std::string> expected{
-        "3: '--nnodes $SLURM_NNODES' cannot be told without running the script; give --define "
-        "SLURM_NNODES=VALUE",
-        "3: '--tensor-model-parallel-size $TP' cannot be told without running the script; give "
-        "--define TP=VALUE",
-        "3: '--global-batch-size $((DP*64))' cannot be told without running the script; give "
-        "--define WORLD=VALUE"};
-    EXPECT_EQ(said, expected);
-  }
-  const std::string text = scenario_of_megatron(
-      script, "x.sh", "", {{"WORLD", "2"}, {"SLURM_NNODES", "1"}, {"TP", "4"}});
-  const Scenario s = parse_scenario(text, "test.yaml");
-  EXPECT_EQ(s.mesh.size(Axis::tensor), 4);
-  EXPECT_EQ(s.mesh.most(), 2);
-  EXPECT_EQ(s.samples_per_update(), 128);
-}
-
-TEST(Megatron, WithoutABatchEachReplicaHasOneMicrobatch) {
+TEST(MegatronFlags, WithoutABatchEachReplicaHasOneMicrobatch) {
   const Scenario s =
       parse_scenario(scenario_of_megatron(
                          "torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --num-layers 32 "
@@ -760,49 +341,8 @@ TEST(Megatron, WithoutABatchEachReplicaHasOneMicrobatch) {
   EXPECT_EQ(s.samples_per_update(), 4) << "Megatron-LM's default: 2 x 2 replicas";
 }
 
-TEST(Megatron, AClusterWithNodesCountsTheGpus) {
-  for (const char* cluster : {"{base: dgx-a100, nodes: 4}", "dgx-a100"}) {
-    const std::string nodes = cluster[0] == '{' ? "" : "--nnodes 4 ";
-    const Scenario s = parse_scenario(
-        imported(nodes + "--tensor-model-parallel-size 8 --use-distributed-optimizer", cluster),
-        "test.yaml");
-    EXPECT_EQ(s.mesh.most(), 4) << cluster;
-    EXPECT_EQ(s.cluster.devices(), 32) << cluster;
-    EXPECT_TRUE(s.distributed_optimizer);
-  }
-  EXPECT_NE(imported("--nnodes 2", "p3.16xlarge").find("{base: p3.16xlarge, nodes: 2}"),
-            std::string::npos)
-      << "a name, no file";
-  EXPECT_NE(imported("--use-distributed-optimizer").find("distributed_optimizer: true"),
-            std::string::npos)
-      << "whatever the width";
-  EXPECT_THROW(imported("", "b200"), InputError);
-}
-
-TEST(Megatron, SaysWhichConditionsItTookAsTrue) {
-  const std::string script =
-      "O=\nif [ \"$D\" = 1 ]; then O=--use-distributed-optimizer; fi\n"
-      "[ -d x ] && W=--wandb-project || W=\n" +
-      kJob + "--nnodes 1 $O $W";
-  try {
-    scenario_of_megatron(script, "x.sh", "");
-    FAIL() << "took a condition as true";
-  } catch (const InputError& error) {
-    ASSERT_EQ(error.diagnostics().size(), 1U) << error.what();
-    EXPECT_EQ(error.diagnostics()[0].where.line, 2);
-    EXPECT_EQ(error.diagnostics()[0].message,
-              "'--use-distributed-optimizer' stands under a condition that is not known, "
-              "[ \"$D\" = 1 ]; give --define D=VALUE");
-  }
-  const auto on = scenario_of_megatron(script, "x.sh", "", {{"D", "1"}});
-  EXPECT_NE(on.find("distributed_optimizer: true"), std::string::npos) << on;
-  EXPECT_NE(on.find("--wandb-project (if [ -d x ])"), std::string::npos) << on;
-  const auto off = scenario_of_megatron(script, "x.sh", "", {{"D", ""}});
-  EXPECT_EQ(off.find("distributed_optimizer: true"), std::string::npos) << off;
-}
-
 /// What is not followed has its own reason, and the layers are divided as if it were not there.
-TEST(Megatron, SplitsThatAreNotFollowedSayWhy) {
+TEST(MegatronFlags, SplitsThatAreNotFollowedSayWhy) {
   const struct {
     const char *flags, *why;
     bool even;
@@ -847,8 +387,7 @@ std::vector<Override> unsaid_by_flags(const Value& document, const ParameterByte
     out.push_back({std::string("model.bytes_per_parameter.") + key, std::to_string(value)});
   return out;
 }
-
-TEST(Megatron, WhatIsExportedComesBackAsTheSameJob) {
+TEST(MegatronFlags, WhatIsExportedComesBackAsTheSameJob) {
   int exported = 0;
   for (const std::string& name : shipped_names("scenarios")) {
     const Scenario s = load_scenario(data_folder() + "/scenarios/" + name + ".yaml");
@@ -882,23 +421,14 @@ TEST(Megatron, WhatIsExportedComesBackAsTheSameJob) {
   EXPECT_GE(exported, 9);
 }
 
-TEST(Megatron, TorchrunCountsGpusAndSlurmOnlyItsTasks) {
-  const std::string text = scenario_of_megatron(
-      "#SBATCH --nodes=16\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
-      "torchrun --nproc-per-node 8 --nnodes 16 " +
-          kJob + " --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n",
-      "x.sh", "");
-  EXPECT_NE(text.find("width: 8"), std::string::npos) << text;
-}
-
-TEST(Megatron, LayersOfARankAreThoseOfAllItsChunks) {
+TEST(MegatronFlags, LayersOfARankAreThoseOfAllItsChunks) {
   const std::string text = imported(
       "--num-layers 28 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
       "--decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 8");
   EXPECT_NE(text.find("split: [2, 4, 4, 4, 2, 4, 4, 4]"), std::string::npos) << text;
 }
 
-TEST(Megatron, NoNumberIsTooLarge) {
+TEST(MegatronFlags, NoNumberIsTooLarge) {
   EXPECT_NE(refusal_of(kJob + "--tensor-model-parallel-size 4294967296 --nnodes 1"), "");
   const std::string said =
       refusal_of(kJob +
@@ -908,18 +438,7 @@ TEST(Megatron, NoNumberIsTooLarge) {
   EXPECT_NE(said.find("1000000 x 1000000 GPUs are more than"), std::string::npos) << said;
 }
 
-TEST(Megatron, ATextWithoutItsFlagsIsRefused) {
-  EXPECT_THROW(scenario_of_megatron("echo --hello", "x.sh", ""), InputError);
-}
-
-TEST(Megatron, NothingOfAScriptEndsAComment) {
-  const std::string text = scenario_of_megatron(
-      kJob + "--wandb-project \"a\nschedule: evil\" --odd \"x\ty\"", "a\nb.sh", "");
-  EXPECT_NO_THROW(parse_scenario(text, "test.yaml")) << text;
-  EXPECT_EQ(text.find("\nschedule: evil"), std::string::npos) << text;
-}
-
-TEST(MegatronImport, ExpertsBecomeTheDenseModelThatComputesAsMuch) {
+TEST(MegatronFlags, ExpertsBecomeTheDenseModelThatComputesAsMuch) {
   const std::string text = scenario_of_megatron(
       "run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --swiglu "
       "--micro-batch-size 1 --vocab-size 50257 --ffn-hidden-size 4096 --num-experts 8 "
