@@ -11,7 +11,7 @@ namespace {
 
 using Gpus = std::vector<int>;
 
-std::vector<Gpus> nodes_of(const Gpus& gpus, const std::function<int(int)>& node_of) {
+std::vector<Gpus> nodes_of(const Gpus& gpus, const NodeOf& node_of) {
   std::map<int, Gpus> by_node;
   for (const int gpu : gpus) by_node[node_of(gpu)].push_back(gpu);
   std::vector<Gpus> nodes;
@@ -80,7 +80,7 @@ void add_full_ring(CollectivePhase& phase, const Gpus& gpus, double share) {
 }
 
 /// `rounds` times n-1 steps round these GPUs: an all-reduce goes twice.
-CollectivePhase round_all(const Gpus& gpus, const std::function<int(int)>& node_of, int rounds) {
+CollectivePhase round_all(const Gpus& gpus, const NodeOf& node_of, int rounds) {
   CollectivePhase phase;
   const auto n = static_cast<double>(gpus.size());
   const double share = rounds * (n - 1) / n;
@@ -93,7 +93,7 @@ CollectivePhase round_all(const Gpus& gpus, const std::function<int(int)>& node_
   return phase;
 }
 
-std::vector<CollectivePhase> ring(const Gpus& gpus, const std::function<int(int)>& node_of) {
+std::vector<CollectivePhase> ring(const Gpus& gpus, const NodeOf& node_of) {
   return {round_all(gpus, node_of, 2)};
 }
 
@@ -130,8 +130,7 @@ std::vector<Gpus> rails_of(const std::vector<Gpus>& nodes) {
   return rails;
 }
 
-std::vector<CollectivePhase> hierarchical(const Gpus& gpus,
-                                          const std::function<int(int)>& node_of) {
+std::vector<CollectivePhase> hierarchical(const Gpus& gpus, const NodeOf& node_of) {
   const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
   if (nodes.size() == 1 || nodes.size() == gpus.size()) return ring(gpus, node_of);
   if (!has_rails(nodes)) return leaders(nodes);
@@ -212,7 +211,7 @@ std::vector<CollectivePhase> tree(const Gpus& gpus) {
 }
 
 /// All gradients of everybody to everybody.
-std::vector<CollectivePhase> exchange(const Gpus& gpus) {
+std::vector<CollectivePhase> everything_to_everybody(const Gpus& gpus) {
   CollectivePhase phase;
   add_to_each(phase, gpus, 1);
   return {phase};
@@ -233,71 +232,48 @@ std::vector<CollectivePhase> server(const Gpus& gpus, const Gpus& members, int s
   return {push, pull};
 }
 
-/// Phase after phase, with the cluster's links for themselves.
-double alone_s(const Cluster& cluster, const std::vector<CollectivePhase>& phases, double bytes) {
-  Network network(cluster);
-  double seconds = 0;
-  for (const CollectivePhase& phase : phases) {
-    std::vector<LinkFlow> flows;
-    double latency_s = 0;
-    for (const CollectiveFlow& flow : phase.flows) {
-      const Route route = network.route(flow.from, flow.to, true);
-      latency_s = std::max(latency_s, route.latency_s);
-      flows.push_back({route.links, flow.share * bytes});
-    }
-    seconds += phase.steps * latency_s + shared_flows_s(flows, network.links());
-  }
-  return seconds;
-}
-
-}  // namespace
-
-double ring_all_reduce_s(int members, double bytes, double latency_s, double bytes_per_s) {
-  if (members < 2) return 0;
-  const double steps = 2.0 * (members - 1);
-  return steps * latency_s + steps / members * bytes / bytes_per_s;
-}
-
-double ring_gather_s(int members, double bytes, double latency_s, double bytes_per_s) {
-  if (members < 2) return 0;
-  const double steps = members - 1;
-  return steps * latency_s + steps / members * bytes / bytes_per_s;
-}
-
-double all_to_all_s(int members, double bytes, double latency_s, double bytes_per_s) {
-  if (members < 2) return 0;
-  return latency_s + (members - 1.0) / members * bytes / bytes_per_s;
-}
-
-std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
-                                        const std::function<int(int)>& node_of, int servers) {
-  if (gpus.size() < 2) return {};
-  std::ranges::sort(gpus);  // neighbours in the ring are neighbours in the cluster
-  switch (algorithm) {
+std::vector<CollectivePhase> all_reduce(const Exchange& exchange, const Gpus& gpus,
+                                        const NodeOf& node_of) {
+  switch (exchange.algorithm) {
     case ReductionAlgorithm::ring: return ring(gpus, node_of);
     case ReductionAlgorithm::hierarchical: return hierarchical(gpus, node_of);
     case ReductionAlgorithm::tree: return tree(gpus);
-    case ReductionAlgorithm::server: return server(gpus, gpus, servers);
-    case ReductionAlgorithm::all_to_all: return exchange(gpus);
+    case ReductionAlgorithm::server: return server(gpus, gpus, exchange.servers);
+    case ReductionAlgorithm::all_to_all: return everything_to_everybody(gpus);
   }
   return {};
 }
 
-std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algorithm,
-                                        std::vector<int> gpus,
-                                        const std::function<int(int)>& node_of) {
-  if (what == Collective::all_reduce) return all_reduce(algorithm, std::move(gpus), node_of);
+/// How often a ring goes round; 0: it is none.
+int rounds_of(Collective what) {
+  return what == Collective::all_reduce ? 2 : what == Collective::all_to_all ? 0 : 1;
+}
+
+}  // namespace
+
+bool flows_alike(Collective a, Collective b) { return rounds_of(a) == rounds_of(b); }
+
+std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int> gpus,
+                                       const NodeOf& node_of) {
   if (gpus.size() < 2) return {};
-  std::ranges::sort(gpus);
+  std::ranges::sort(gpus);  // neighbours in the ring are neighbours in the cluster
+  if (exchange.what == Collective::all_reduce) return all_reduce(exchange, gpus, node_of);
   const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
-  const bool rails = algorithm == ReductionAlgorithm::hierarchical && has_rails(nodes);
-  const bool exchanges = what == Collective::all_to_all;
-  if (rails && exchanges) return hierarchical_all_to_all(nodes);
-  if (rails) return hierarchical_gather(nodes, what == Collective::reduce_scatter);
-  if (!exchanges) return {round_all(gpus, node_of, 1)};
+  const bool rails = exchange.algorithm == ReductionAlgorithm::hierarchical && has_rails(nodes);
+  const int rounds = rounds_of(exchange.what);
+  if (rails && rounds == 0) return hierarchical_all_to_all(nodes);
+  if (rails) return hierarchical_gather(nodes, exchange.what == Collective::reduce_scatter);
+  if (rounds > 0) return {round_all(gpus, node_of, rounds)};
   CollectivePhase phase;
   add_all_to_all(phase, gpus);
   return {phase};
+}
+
+std::vector<CollectivePhase> phases_of(const Exchange& exchange, const GpuGroups& groups,
+                                       const NodeOf& node_of) {
+  std::vector<std::vector<CollectivePhase>> phases;
+  for (const Gpus& gpus : groups) phases.push_back(phases_of(exchange, gpus, node_of));
+  return side_by_side(phases);
 }
 
 std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers) {
@@ -319,24 +295,47 @@ std::vector<CollectivePhase> side_by_side(const std::vector<std::vector<Collecti
   return together;
 }
 
-std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
-                                        const std::vector<std::vector<int>>& groups,
-                                        const std::function<int(int)>& node_of, int servers) {
-  std::vector<std::vector<CollectivePhase>> phases;
-  for (const Gpus& gpus : groups) phases.push_back(all_reduce(algorithm, gpus, node_of, servers));
-  return side_by_side(phases);
+Transfer::Phase routed(const std::vector<CollectiveFlow>& flows, bool backward, Network& network) {
+  Transfer::Phase phase;
+  for (const CollectiveFlow& flow : flows) {
+    Route route = network.route(flow.from, flow.to, backward);
+    phase.latency_s = std::max(phase.latency_s, route.latency_s);
+    phase.flows.push_back({std::move(route.links), flow.share});
+  }
+  return phase;
 }
 
-double collective_alone_s(const Cluster& cluster, Collective what, const std::vector<int>& gpus,
-                          double bytes) {
-  const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
-  return alone_s(cluster, collective(what, ReductionAlgorithm::ring, gpus, node_of), bytes);
+std::vector<Transfer::Phase> priced(const std::vector<CollectivePhase>& phases, Network& network) {
+  std::vector<Transfer::Phase> out;
+  for (const CollectivePhase& phase : phases) {
+    Transfer::Phase& one = out.emplace_back(routed(phase.flows, true, network));
+    one.latency_s *= phase.steps;
+    one.s_per_byte = shared_flows_s(one.flows, network.links());
+  }
+  return out;
 }
 
-double all_reduce_s(const Cluster& cluster, const std::vector<std::vector<int>>& groups,
-                    double bytes, const ReductionOptions& options) {
-  const auto node_of = [&](int gpu) { return cluster.node_of(gpu); };
-  return alone_s(cluster, all_reduce(options.algorithm, groups, node_of, options.servers), bytes);
+CollectivePrice price(const Exchange& exchange, const GpuGroups& groups, const Cluster& cluster) {
+  Network network(cluster);
+  Transfer whole;
+  whole.phases =
+      priced(phases_of(exchange, groups, [&](int gpu) { return cluster.node_of(gpu); }), network);
+  return whole.price();
+}
+
+double least_all_reduce_s_per_byte(const Cluster& cluster, int members, int apart) {
+  if (members < 2) return 0;
+  const double inside_s = 1 / (cluster.link ? *cluster.link : cluster.intra).bytes_per_s;
+  const bool one_kind = cluster.link || cluster.nodes == 1;
+  const double across_s = one_kind ? inside_s : 1 / cluster.inter.bytes_per_s;
+  const double within_s = std::min(inside_s, across_s);  // who fits into a node may be in several
+  // Over nodes with several members each as many rings share the bytes: each member sends one
+  // ring's over its NIC and the others' within the node.
+  double least_s = across_s;
+  for (int rings = 2; rings <= std::min(cluster.devices_per_node / apart, members); ++rings)
+    least_s = std::min(least_s, std::max(across_s, (rings - 1) * within_s) / rings);
+  if (members * apart <= cluster.devices_per_node) least_s = std::min(least_s, within_s);
+  return 2.0 * (members - 1) / members * least_s;
 }
 
 }  // namespace penstock

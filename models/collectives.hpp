@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives: what moves between which GPUs, as phases of concurrent flows, and in closed form.
+// Collectives: what moves between which GPUs, as phases of concurrent flows, and what it takes.
 //
 // A phase's flows start together, each carrying everything that crosses its edge in all of the
 // phase's steps; the phase ends `steps` latencies after the last flow. On links of their own this
-// is the textbook cost; on shared links the flows contend like any others.
+// is the textbook cost, of a ring over n members 2 (n-1) latency + 2 (n-1)/n bytes / bandwidth
+// (Patarasuk and Yuan, 2009); on shared links the flows contend like any others. `price` is all
+// that is charged for a collective, whoever asks: engines, the cost model or the search.
 #pragma once
 
 #include "models/cluster.hpp"
 #include "program/recipe.hpp"
+#include "program/transfer.hpp"
 #include "program/vocabulary.hpp"
 
 #include <cstdint>
@@ -16,18 +19,6 @@
 #include <vector>
 
 namespace penstock {
-
-/// Ring all-reduce of `bytes` over n members (Patarasuk and Yuan, 2009):
-/// 2 (n-1) latency + 2 (n-1)/n bytes / bandwidth, seconds; 0 for one member.
-double ring_all_reduce_s(int members, double bytes, double latency_s, double bytes_per_s);
-
-/// Ring all-gather or reduce-scatter of `bytes` in all over n members: half an all-reduce,
-/// (n-1) latency + (n-1)/n bytes / bandwidth.
-double ring_gather_s(int members, double bytes, double latency_s, double bytes_per_s);
-
-/// All-to-all in which every member has `bytes`, a part for each of the n, and sends to all others
-/// at once: latency + (n-1)/n bytes / bandwidth of its port.
-double all_to_all_s(int members, double bytes, double latency_s, double bytes_per_s);
 
 enum class ReductionAlgorithm : std::uint8_t {
   /// 2 (n-1) steps, 2 (n-1)/n of the bytes out of each GPU. Over nodes with several members each,
@@ -44,6 +35,13 @@ enum class ReductionAlgorithm : std::uint8_t {
 inline constexpr std::string_view kReductionNames[] = {"ring", "hierarchical", "tree", "server",
                                                        "all-to-all"};
 
+/// What the members of a group do, and how their software does it.
+struct Exchange {
+  Collective what = Collective::all_reduce;
+  ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
+  int servers = 1;  ///< parameter servers
+};
+
 /// How gradients are reduced over the replicas.
 struct ReductionOptions {
   ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
@@ -51,6 +49,8 @@ struct ReductionOptions {
   bool priced = false;  ///< take StageCosts::reduce_grad_s, on no link, instead of flows
   /// Parts of the gradient, per stage (empty: one part, when the backward has ended).
   std::vector<std::vector<GradientBucket>> buckets{};
+
+  Exchange exchange() const { return {Collective::all_reduce, algorithm, servers}; }
 };
 
 /// A share of the reduced bytes that moves from one GPU to another.
@@ -64,45 +64,46 @@ struct CollectivePhase {
   int steps = 0;  ///< latencies it takes, of the slowest edge
 };
 
-/// The phases of an all-reduce over these GPUs; none for one GPU. `node_of` tells which GPUs share
-/// a node; hierarchical falls back to ring where nodes hold one GPU each, or one node all, and
-/// gathers on one GPU per node where nodes hold different numbers. `servers` of the GPUs hold an
-/// equal part of the weights each (server only).
-std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm, std::vector<int> gpus,
-                                        const std::function<int(int)>& node_of, int servers = 1);
+using GpuGroups = std::vector<std::vector<int>>;
+using NodeOf = std::function<int(int gpu)>;
 
-/// The phases of a collective over these GPUs, as all_reduce's. `ring` goes round all of them,
-/// over all NICs that they have;
-/// `hierarchical` all-gathers (and all-to-alls) in each node and between the GPUs of one place in
-/// all nodes, so that every GPU's own NIC carries its part. The others are all-reduces.
-std::vector<CollectivePhase> collective(Collective what, ReductionAlgorithm algorithm,
-                                        std::vector<int> gpus,
-                                        const std::function<int(int)>& node_of);
+/// Returns whether both send the same along the same routes: a ring's all-gather and reduce-scatter
+/// do.
+bool flows_alike(Collective a, Collective b);
 
-/// What one of these GPUs, a replica that waits for no other, exchanges with the parameter servers:
-/// it pushes its gradients, then pulls the weights. The servers are as in all_reduce; a server
-/// moves nothing to itself, so its phases may have no flows. None for one GPU.
+/// Returns the phases of an exchange over these GPUs; none for one GPU. `node_of` tells which GPUs
+/// share a node. A ring goes round all of them, over all NICs that they have. `hierarchical`
+/// all-gathers (and all-to-alls) in each node and between the GPUs of one place in all nodes, so
+/// that every GPU's own NIC carries its part; its all-reduce falls back to ring where nodes hold
+/// one GPU each, or one node all, and gathers on one GPU per node where nodes hold different
+/// numbers. Each of `servers` GPUs holds an equal part of the weights. Without nodes of several
+/// members, what is not an all-reduce goes as a ring's does.
+std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int> gpus,
+                                       const NodeOf& node_of);
+/// Returns those of several groups side by side: phase k of all of them starts together.
+std::vector<CollectivePhase> phases_of(const Exchange& exchange, const GpuGroups& groups,
+                                       const NodeOf& node_of);
+
+/// Returns what one of these GPUs, a replica that waits for no other, exchanges with the parameter
+/// servers: it pushes its gradients, then pulls the weights. A server moves nothing to itself, so
+/// the phases may have no flows. None for one GPU.
 std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers = 1);
 
-/// What several groups do side by side: phase k of all of them starts together.
+/// Returns what several groups do side by side: phase k of all of them starts together.
 std::vector<CollectivePhase> side_by_side(const std::vector<std::vector<CollectivePhase>>& groups);
-/// The all-reduces of several groups side by side.
-std::vector<CollectivePhase> all_reduce(ReductionAlgorithm algorithm,
-                                        const std::vector<std::vector<int>>& groups,
-                                        const std::function<int(int)>& node_of, int servers = 1);
 
-/// Seconds of a collective of `bytes` over these GPUs, round a ring, with the cluster's links for
-/// itself.
-double collective_alone_s(const Cluster& cluster, Collective what, const std::vector<int>& gpus,
-                          double bytes);
+/// Returns flows of these shares along their routes, with the slowest one's latency.
+Transfer::Phase routed(const std::vector<CollectiveFlow>& flows, bool backward, Network& network);
+/// Returns phases along their routes, each with what it takes alone.
+std::vector<Transfer::Phase> priced(const std::vector<CollectivePhase>& phases, Network& network);
 
-/// Seconds of an all-reduce of `bytes` in each of these groups of GPUs, side by side, with the
-/// cluster's links for themselves.
-double all_reduce_s(const Cluster& cluster, const std::vector<std::vector<int>>& groups,
-                    double bytes, const ReductionOptions& options = {});
-inline double all_reduce_s(const Cluster& cluster, const std::vector<int>& gpus, double bytes,
-                           const ReductionOptions& options = {}) {
-  return all_reduce_s(cluster, std::vector<std::vector<int>>{gpus}, bytes, options);
-}
+/// Returns what an exchange costs that these groups of a cluster's GPUs make side by side.
+CollectivePrice price(const Exchange& exchange, const GpuGroups& groups, const Cluster& cluster);
+
+/// Returns the least seconds per byte of a ring's all-reduce among so many members of which every
+/// `apart`-th GPU is one, wherever these are: what `price` is never below, for a search to which
+/// places are open. Precondition: a cluster of one link, or of equal nodes whose GPUs have ports or
+/// pairs of links.
+double least_all_reduce_s_per_byte(const Cluster& cluster, int members, int apart);
 
 }  // namespace penstock

@@ -38,6 +38,7 @@
 #include "models/stack.hpp"
 #include "models/topology.hpp"
 #include "models/transformer.hpp"
+#include "program/transfer.hpp"
 #include "program/vocabulary.hpp"
 
 #include <functional>
@@ -56,7 +57,7 @@ struct StageCostOptions {
   /// bytes in `reduced_bytes`.
   int optimizer_shards = 1;
   StackSpec stack = {};
-  LinkSpec tensor_link = {};  ///< of one of the GPUs that share a stage
+  CollectivePrice tensor_sum = {};  ///< an all-reduce among the tensor ranks
 };
 
 /// Costs per GPU of the stages when stage i holds `layers[i]` consecutive layers, the first one

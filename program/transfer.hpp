@@ -11,6 +11,7 @@
 
 #include "program/recipe.hpp"
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +26,20 @@ struct LinkFlow {
 
 /// The links that any of these flows crosses, each once.
 std::vector<int> crossed_by(const std::vector<LinkFlow>& flows);
+
+/// What a collective takes while its links carry nothing else: so much a call and a byte.
+struct CollectivePrice {
+  double call_s = 0, s_per_byte = 0;
+  auto operator<=>(const CollectivePrice&) const = default;
+
+  double seconds(double bytes, double calls = 1) const {
+    return calls * call_s + bytes * s_per_byte;
+  }
+  /// Returns the seconds of a segment that exchanges, over all times.
+  double seconds(const Segment& segment) const {
+    return seconds(static_cast<double>(segment.bytes), segment.calls);
+  }
+};
 
 struct Transfer {
   enum class Kind : std::uint8_t { message, norm, reduction, collective };
@@ -56,6 +71,15 @@ struct Transfer {
     double seconds = 0;
     for (const Phase& phase : phases) seconds += bytes * phase.s_per_byte + phase.latency_s;
     return seconds;
+  }
+  /// Returns the price of a collective, phase after phase.
+  CollectivePrice price() const {
+    CollectivePrice sum;
+    for (const Phase& phase : phases) {
+      sum.call_s += phase.latency_s;
+      sum.s_per_byte += phase.s_per_byte;
+    }
+    return sum;
   }
   /// Of all phases together.
   std::vector<int> crossed_links() const;

@@ -371,20 +371,11 @@ void note_assumptions(const Specification& spec, const Scenario& scenario) {
                   schedule.name, schedule.usual_limit));
 }
 
-/// In a node its link, across nodes a GPU's part of the NICs.
-LinkSpec tensor_link_of(const Cluster& cluster, const Mesh& mesh) {
-  if (mesh.size(Axis::tensor) == 1 || cluster.network) return {};
-  if (cluster.link) return *cluster.link;
-  if (mesh.size(Axis::tensor) <= cluster.devices_per_node) return cluster.intra;
-  LinkSpec part = cluster.inter;
-  part.bytes_per_s *= static_cast<double>(cluster.nics_per_node) / cluster.devices_per_node;
-  return part;
-}
-
 /// The job on the cluster's GPUs.
 Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cluster) {
-  job.tensor_link = tensor_link_of(cluster, job.mesh);
   job.mesh.gpus = gpus_of(spec.pipeline, job, cluster);
+  if (job.mesh.size(Axis::tensor) > 1 && !job.mesh.gpus.empty())
+    job.tensor_sum = price({}, job.mesh.groups(0, Axis::tensor), cluster);
   return job;
 }
 

@@ -76,8 +76,9 @@ std::vector<StageCosts> with_reduction_times(std::vector<StageCosts> costs, cons
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(where.depth()); ++p) {
     if (where.mirror_of(p) < p) continue;  // reduces with its mirror
     const auto bytes = at_position(where, costs, p, &StageCosts::reduced_bytes);
-    costs[where.stages_at(p).front()].reduce_grad_s = all_reduce_s(
-        cluster, reduction_groups(where, job.mesh, p), static_cast<double>(bytes), options);
+    costs[where.stages_at(p).front()].reduce_grad_s =
+        price(options.exchange(), reduction_groups(where, job.mesh, p), cluster)
+            .seconds(static_cast<double>(bytes));
   }
   return costs;
 }

@@ -25,8 +25,8 @@ inline constexpr double kBytesPerOp = 64;
 
 /// How the work is divided: the schedule, its shape, the mesh of GPUs, and what these share.
 struct Parallelism {
-  StackSpec stack{};       ///< the software that runs it
-  LinkSpec tensor_link{};  ///< what each tensor rank has to the others
+  StackSpec stack{};             ///< the software that runs it
+  CollectivePrice tensor_sum{};  ///< an all-reduce among the tensor ranks of a stage
   const Schedule* schedule = nullptr;
   std::shared_ptr<const Schedule> own_schedule{};  ///< where it is the user's own
   ScheduleShape shape{};

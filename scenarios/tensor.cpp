@@ -155,7 +155,7 @@ StageCostOptions cost_options(const Parallelism& job) {
           .context = job.mesh.size(Axis::context),
           .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1,
           .stack = job.stack,
-          .tensor_link = job.tensor_link};
+          .tensor_sum = job.tensor_sum};
 }
 
 }  // namespace penstock

@@ -139,8 +139,7 @@ class Sums {
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
       for (const Segment& s : recipe_of(ops_[i]).segments) {
         if (s.lane != Lane::exchange || s.axis != axis || input_.traffic.ranks(axis) == 1) continue;
-        const Transfer& alone = input_.traffic[input_.traffic.collective_of(d, s)];
-        seconds += collective_s(s, {alone.phases[0].latency_s, alone.phases[0].s_per_byte});
+        seconds += input_.traffic[input_.traffic.collective_of(d, s)].price().seconds(s);
       }
     }
     return seconds;

@@ -10,36 +10,15 @@
 #include "sim/engine.hpp"
 
 #include <array>
-#include <compare>
 #include <map>
 #include <utility>
 
 namespace penstock {
 
-/// A collective on links of its own; unknown: of one that the traffic was not made with.
-struct CollectivePrice {
-  static constexpr double kUnknown = -1;
-  double latency_s = kUnknown, s_per_byte = 0;
-  auto operator<=>(const CollectivePrice&) const = default;
-};
-
 /// Of all that the ranks of a device do together.
-struct CollectivePrices {
-  ByInnerAxis<ByCollective<CollectivePrice>> prices{};
-  bool operator<(const CollectivePrices& other) const { return prices < other.prices; }
-  CollectivePrice& at(const AxisCollective& one) {
-    return prices[static_cast<std::size_t>(one.axis)][static_cast<std::size_t>(one.what)];
-  }
-  const CollectivePrice& at(const AxisCollective& one) const {
-    return prices[static_cast<std::size_t>(one.axis)][static_cast<std::size_t>(one.what)];
-  }
-};
-
-/// Seconds of a segment that exchanges, over all times.
-inline double collective_s(const Segment& segment, const CollectivePrice& price) {
-  invariant(price.latency_s != CollectivePrice::kUnknown,
-            "a collective that the traffic was not made with");
-  return segment.calls * price.latency_s + static_cast<double>(segment.bytes) * price.s_per_byte;
+using CollectivePrices = ByInnerAxis<ByCollective<CollectivePrice>>;
+inline auto& price_at(auto& prices, const AxisCollective& one) {
+  return prices[static_cast<std::size_t>(one.axis)][static_cast<std::size_t>(one.what)];
 }
 
 class Durations {
@@ -50,13 +29,11 @@ class Durations {
     for (std::size_t d = 0; d < static_cast<std::size_t>(ops_.devices()); ++d) {
       CollectivePrices prices;
       for (const Axis axis : kInnerAxes)
-        if (input.traffic.ranks(axis) == 1)
-          prices.prices[static_cast<std::size_t>(axis)].fill({0, 0});
-      for (const AxisCollective& collective : input.traffic.collectives()) {
-        const Transfer::Phase& phase =
-            input.traffic[input.traffic.collective_of(static_cast<int>(d), collective)].phases[0];
-        prices.at(collective) = {phase.latency_s, phase.s_per_byte};
-      }
+        prices[static_cast<std::size_t>(axis)].fill(
+            input.traffic.ranks(axis) == 1 ? CollectivePrice{} : kNotMade);
+      for (const AxisCollective& one : input.traffic.collectives())
+        price_at(prices, one) =
+            input.traffic[input.traffic.collective_of(static_cast<int>(d), one)].price();
       const std::size_t kind = input.unlike == nullptr ? 0 : input.unlike->kind[d];
       const auto [row, added] = rows.try_emplace({kind, prices}, rows.size());
       first_.push_back(row->second * stages_);
@@ -90,6 +67,7 @@ class Durations {
   }
 
  private:
+  static constexpr CollectivePrice kNotMade{-1, 0};
   struct Time {
     double compute_s, exchange_s;
   };
@@ -112,7 +90,9 @@ class Durations {
           times[kind] = {op_seconds(placement, costs, op), 0};
           if (!is_compute(op.kind)) continue;
           const auto price = [&](const Segment& segment) {
-            return collective_s(segment, prices.at({segment.axis, segment.what}));
+            const CollectivePrice& one = price_at(prices, {segment.axis, segment.what});
+            invariant(one != kNotMade, "a collective that the traffic was not made with");
+            return one.seconds(segment);
           };
           times[kind].exchange_s =
               exposed_s(c.pass(op)[op.kind].recipe, times[kind].compute_s, price);

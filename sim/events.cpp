@@ -362,8 +362,7 @@ class Simulation {
 
   /// Over all times, its links for itself.
   double exchange_s(int d, const Segment& segment) const {
-    const Transfer::Phase& phase = traffic_[traffic_.collective_of(d, segment)].phases[0];
-    return collective_s(segment, {phase.latency_s, phase.s_per_byte});
+    return traffic_[traffic_.collective_of(d, segment)].price().seconds(segment);
   }
   double calls_at_once(int d, const Segment& segment) {
     return static_cast<double>(segment.calls) / device(d).recipe.times;

@@ -44,18 +44,6 @@ double rate_alone(const std::vector<LinkFlow>& flows, const std::vector<NetworkL
   return narrowest / flows[0].bytes;
 }
 
-/// Flows of these shares along their routes, and the slowest one's latency.
-Transfer::Phase along_routes(const std::vector<CollectiveFlow>& flows, bool backward,
-                             Network& network) {
-  Transfer::Phase phase;
-  for (const CollectiveFlow& flow : flows) {
-    Route route = network.route(flow.from, flow.to, backward);
-    phase.latency_s = std::max(phase.latency_s, route.latency_s);
-    phase.flows.push_back({std::move(route.links), flow.share});
-  }
-  return phase;
-}
-
 double shares(const std::vector<LinkFlow>& flows) {
   double sum = 0;
   for (const LinkFlow& flow : flows) sum += flow.bytes;
@@ -81,14 +69,6 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
     }
   }
   return flows;
-}
-
-/// An all-gather and a reduce-scatter send the same round the same ring.
-bool go_alike(const AxisCollective& a, const AxisCollective& b) {
-  const auto half = [](Collective what) {
-    return what == Collective::all_gather || what == Collective::reduce_scatter;
-  };
-  return a.axis == b.axis && half(a.what) && half(b.what);
 }
 
 }  // namespace
@@ -148,7 +128,7 @@ void Traffic::add_messages(const Program& program, const Mesh& mesh, Network& ne
     message.source = source;
     message.destination = destination;
     message.backward = backward;
-    message.phases.push_back(along_routes(flows, backward, network));
+    message.phases.push_back(routed(flows, backward, network));
     message.latency_s = message.phases[0].latency_s;
     message.sent_per_byte = shares(message.phases[0].flows);
     ++messages_;
@@ -171,8 +151,7 @@ void Traffic::add_reductions(const Program& program, const Cluster& cluster, con
     }
     const auto groups = reduction_groups(program.placement, mesh, p);
     if (!program.asynchronous) {
-      add_reduction(p, -1, all_reduce(options.algorithm, groups, node_of, options.servers), options,
-                    network);
+      add_reduction(p, -1, phases_of(options.exchange(), groups, node_of), options, network);
       continue;
     }
     for (std::size_t r = 0; r < groups.front().size(); ++r) {
@@ -197,18 +176,15 @@ void Traffic::add_reduction(std::uint32_t position, int replica,
   for (const CollectivePhase& phase : phases) {
     for (const CollectiveFlow& flow : phase.flows) reduction.sent_per_byte += flow.share;
   }
-  if (options.priced) return;
-  for (const CollectivePhase& phase : phases) {
-    reduction.phases.push_back(along_routes(phase.flows, true, network));
-    reduction.phases.back().latency_s *= phase.steps;
-  }
+  if (!options.priced) reduction.phases = priced(phases, network);
 }
 
 void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, const Mesh& mesh,
                               Network& network) {
   if (mesh.size(of.axis) == 1) return;
-  const auto alike = std::ranges::find_if(
-      collectives_, [&](const AxisCollective& known) { return go_alike(known, of); });
+  const auto alike = std::ranges::find_if(collectives_, [&](const AxisCollective& known) {
+    return known.axis == of.axis && flows_alike(known.what, of.what);
+  });
   const std::optional<std::uint32_t> known =
       alike == collectives_.end() ? std::nullopt : std::optional(collective_of(0, *alike));
   collectives_.push_back(of);
@@ -224,17 +200,12 @@ void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, 
   const bool by_rank = traits(of.axis).by_rank;
   const auto node_of = [&](int gpu) { return by_rank ? 0 : cluster.node_of(gpu); };
   for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
-    std::vector<std::vector<CollectivePhase>> groups;
-    for (const std::vector<int>& gpus : mesh.groups(device, of.axis))
-      groups.push_back(collective(of.what, ReductionAlgorithm::ring, gpus, node_of));
-    const CollectivePhase phase = side_by_side(groups)[0];
     Transfer& ring = transfers_.emplace_back();
     ring.kind = Transfer::Kind::collective;
     ring.axis = of.axis;
     ring.what = of.what;
     ring.source = device;
-    ring.phases.push_back(along_routes(phase.flows, true, network));
-    ring.phases[0].latency_s *= phase.steps;
+    ring.phases = priced(phases_of({of.what}, mesh.groups(device, of.axis), node_of), network);
     ring.sent_per_byte = shares(ring.phases[0].flows);
   }
 }
@@ -317,12 +288,8 @@ void Traffic::find_contention() {
   };
   for (Transfer& transfer : transfers_) {
     transfer.contended = uses_links(transfer) && std::ranges::any_of(transfer.phases, fought_over);
-    if (transfer.kind == Transfer::Kind::message) {
+    if (transfer.kind == Transfer::Kind::message)
       transfer.bytes_per_s = rate_alone(transfer.phases[0].flows, links_);
-      continue;
-    }
-    for (Transfer::Phase& phase : transfer.phases)
-      phase.s_per_byte = shared_flows_s(phase.flows, links_);
   }
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/cost/seconds.hpp"
 
-#include "models/collectives.hpp"
-
 #include <algorithm>
 #include <cmath>
 
@@ -142,8 +140,7 @@ LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
   const LayerWork again = in_full || job_.selective() ? job_.again : LayerWork{};
   const double input = matrices + 2 * attention + back + modules_s(again);
   // Among the tensor ranks, as far as the host's launches hide under it.
-  const double sum_s = ring_all_reduce_s(t, job_.model.layer_input_bytes(job_.b),
-                                         job_.tensor_link.latency_s, job_.tensor_link.bytes_per_s);
+  const double sum_s = job_.tensor_sum.seconds(job_.model.layer_input_bytes(job_.b));
   const double exchange = job_.forward.sums * sum_s;
   const double gathers = job_.tensor.sequence && !job_.keeps_gathered() ? exchange / 2 : 0;
   Parts p;

@@ -16,7 +16,7 @@ struct StageJob {
         device(d),
         stack(options.stack),
         tensor(options.tensor),
-        tensor_link(options.tensor_link),
+        tensor_sum(options.tensor_sum),
         context(options.context),
         b(options.microbatch_size / options.context),
         recompute(options.recompute.at(stage)),
@@ -30,9 +30,9 @@ struct StageJob {
   const DeviceSpec& device;
   const StackSpec& stack;
   TensorParallel tensor;
-  LinkSpec tensor_link;  ///< of one of the GPUs that share the stage
-  int context;           ///< ranks that divide every sequence
-  double b;              ///< sequences of a microbatch that a context rank has, may be a fraction
+  CollectivePrice tensor_sum;  ///< an all-reduce among the GPUs that share the stage
+  int context;                 ///< ranks that divide every sequence
+  double b;  ///< sequences of a microbatch that a context rank has, may be a fraction
   Recomputation recompute;
   LayerWork forward;  ///< of a layer
   LayerWork again;    ///< what is computed again of a layer of which something is

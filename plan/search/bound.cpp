@@ -24,8 +24,6 @@ double capacity_of(const Cluster& cluster) {
   return most;
 }
 
-double per_byte(const LinkSpec& link) { return 1 / link.bytes_per_s; }
-
 bool mirrored(const PlanFamily& family) { return family.schedule->layout == Layout::mirrored; }
 
 bool all_flush(const Axes& axes) {
@@ -84,21 +82,19 @@ Bounds::Bounds(const Problem& problem, const Axes& axes)
       capacity_(capacity_of(problem.base().cluster)) {
   const Cluster& cluster = problem.base().cluster;
   if (problem.base().lowering.transfers == Transfers::free) return;
-  if (cluster.link) {
-    latency_s_ = cluster.link->latency_s;
-    s_per_byte_ = ring_near_s_ = ring_far_s_ = per_byte(*cluster.link);
-  } else if (!cluster.network && cluster.groups.empty() &&
-             (cluster.attachment == Attachment::port || cluster.attachment == Attachment::pairs)) {
-    latency_s_ = cluster.intra.latency_s;
-    s_per_byte_ = ring_near_s_ = ring_far_s_ = per_byte(cluster.intra);
-    if (cluster.nodes > 1) {
-      latency_s_ = std::min(latency_s_, cluster.inter.latency_s);
-      s_per_byte_ = std::min(s_per_byte_, per_byte(cluster.inter));
-      ring_far_s_ = per_byte(cluster.inter);               // some of its messages cross nodes
-      ring_near_s_ = std::min(ring_near_s_, ring_far_s_);  // or all of them, as ranks are arranged
-    }
+  const bool known =
+      cluster.link ||
+      (!cluster.network && cluster.groups.empty() &&
+       (cluster.attachment == Attachment::port || cluster.attachment == Attachment::pairs));
+  if (!known) return;
+  const LinkSpec& link = cluster.link ? *cluster.link : cluster.intra;
+  latency_s_ = link.latency_s;
+  s_per_byte_ = 1 / link.bytes_per_s;
+  if (!cluster.link && cluster.nodes > 1) {
+    latency_s_ = std::min(latency_s_, cluster.inter.latency_s);
+    s_per_byte_ = std::min(s_per_byte_, 1 / cluster.inter.bytes_per_s);
   }
-  if (!problem.plain_reduction()) ring_near_s_ = ring_far_s_ = 0;
+  rings_ = problem.plain_reduction();
 }
 
 StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
@@ -143,17 +139,9 @@ double Bounds::least_message_s(StageTable& time) const {
 }
 
 double Bounds::reduce_s(const Shape& shape, double bytes) const {
-  const int sharers = shape.sharers();
-  if (sharers == 1) return 0;
-  const int node = problem_.base().cluster.devices_per_node;
-  const bool far = sharers * shape.tensor > node;
-  // Over nodes with several replicas each as many rings share the bytes: each replica sends one
-  // ring's over its NIC and the others' within the node.
-  double far_s = ring_far_s_;
-  for (int rings = 2; rings <= std::min(node / shape.tensor, sharers); ++rings)
-    far_s = std::min(far_s, std::max(ring_far_s_, (rings - 1) * ring_near_s_) / rings);
-  const double per_byte_s = far ? far_s : std::min(far_s, ring_near_s_);
-  return 2.0 * (sharers - 1) / sharers * bytes * per_byte_s;
+  if (!rings_) return 0;
+  return bytes *
+         least_all_reduce_s_per_byte(problem_.base().cluster, shape.sharers(), shape.tensor);
 }
 
 double Bounds::reduce_s(const PlanFamily& family, double bytes) const {

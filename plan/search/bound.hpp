@@ -183,8 +183,8 @@ class Bounds {
   const std::vector<Recomputation>& recomputes_;  // that a stage may choose, the least first
   bool all_flush_;                                // no schedule without a flush may be chosen
   double capacity_;
-  double latency_s_ = 0, s_per_byte_ = 0;    // of the fastest message
-  double ring_near_s_ = 0, ring_far_s_ = 0;  // per byte, within and across nodes
+  double latency_s_ = 0, s_per_byte_ = 0;  // of the fastest message
+  bool rings_ = false;                     // gradients go round rings of links that are known
   std::map<StageTable::Key, StageTable> tables_;
   /// By one layer that is recomputed, at least: to B and to I.
   std::map<StageTable::Key, double> added_s_, added_to_input_s_;

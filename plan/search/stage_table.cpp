@@ -85,13 +85,8 @@ StageTable::StageTable(const Problem& problem, const Key& key)
   if (key.tensor == 1 || cluster.network || !cluster.groups.empty()) return;
   std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
   std::iota(ranks.begin(), ranks.end(), 0);
-  constexpr double kBytes = 1e9;
-  for (const Collective what :
-       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
-    ExchangePrice& price = prices_[static_cast<std::size_t>(what)];
-    price.call_s = collective_alone_s(cluster, what, ranks, 0);
-    price.s_per_byte = (collective_alone_s(cluster, what, ranks, kBytes) - price.call_s) / kBytes;
-  }
+  for (const Collective what : kCollectives)
+    prices_[static_cast<std::size_t>(what)] = price({what}, {ranks}, cluster);
 }
 
 /// As the scenario reader takes a profile for this microbatch size.
@@ -156,8 +151,7 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
     return exposed_s(c[kind].recipe, c[kind].seconds, [&](const Segment& s) {
       if (s.axis != Axis::tensor) return 0.0;  // no less: what they wait for is not known
-      const ExchangePrice& price = prices_[static_cast<std::size_t>(s.what)];
-      return s.calls * price.call_s + static_cast<double>(s.bytes) * price.s_per_byte;
+      return prices_[static_cast<std::size_t>(s.what)].seconds(s);
     });
   };
   const double whole_s = c[OpKind::backward].seconds + exchange(OpKind::backward);

@@ -69,11 +69,8 @@ class StageTable {
   int layers_;
   DeviceSpec device_;
   StackSpec stack_;
-  struct ExchangePrice {
-    double call_s = 0, s_per_byte = 0;
-  };
-  ByCollective<ExchangePrice> prices_{};  // among the tensor ranks
-  PipedreamUse use_;                      // of a profile
+  ByCollective<CollectivePrice> prices_{};  // among the tensor ranks
+  PipedreamUse use_;                        // of a profile
   std::vector<StagePart> parts_;
   std::vector<bool> known_;
 };

@@ -213,15 +213,15 @@ TEST(NetworkGraph, AnAllReduceGoesAtThePaceOfItsSlowestHop) {
       graph(3, {"sw"},
             {{0, 3, wire(1e-3, 30), 30}, {1, 3, wire(1e-3, 30), 30}, {2, 3, wire(3e-3, 10), 30}});
   // 2 (n - 1) steps of a third of 9 bytes: 4 * (3/10 + 1e-3 + 3e-3).
-  EXPECT_DOUBLE_EQ(all_reduce_s(star, {0, 1, 2}, 9), 4 * (0.3 + 4e-3));
+  EXPECT_DOUBLE_EQ(price({}, {{0, 1, 2}}, star).seconds(9), 4 * (0.3 + 4e-3));
   // 0 and 1 hang on switch a, 2 and 3 on b. Neighbours in the ring are neighbours in the cluster,
   // whatever the order of the list: the trunk carries one hop in each direction.
   const auto l = wire(0, 10);
   const Cluster trunk = graph(
       4, {"a", "b"}, {{0, 4, l, 10}, {1, 4, l, 10}, {2, 5, l, 10}, {3, 5, l, 10}, {4, 5, l, 10}});
-  EXPECT_DOUBLE_EQ(all_reduce_s(trunk, {0, 1, 2, 3}, 40), 6.0);
-  EXPECT_DOUBLE_EQ(all_reduce_s(trunk, {0, 2, 1, 3}, 40), 6.0);
-  EXPECT_EQ(all_reduce_s(trunk, std::vector<int>{2}, 40), 0.0);
+  EXPECT_DOUBLE_EQ(price({}, {{0, 1, 2, 3}}, trunk).seconds(40), 6.0);
+  EXPECT_DOUBLE_EQ(price({}, {{0, 2, 1, 3}}, trunk).seconds(40), 6.0);
+  EXPECT_EQ(price({}, {{2}}, trunk).seconds(40), 0.0);
 }
 
 TEST(Cluster, NumbersItsGpusNodeByNode) {

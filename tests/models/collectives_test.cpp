@@ -2,34 +2,20 @@
 #include "models/collectives.hpp"
 
 #include "models/sharing.hpp"
+#include "tests/ring.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <tuple>
 #include <vector>
 
 namespace penstock::collectives_test {
 namespace {
-
-TEST(RingAllReduce, IsTwoRoundsOfNMinusOneSteps) {
-  // 4 members, 8 GB, 10 GB/s, 1 ms: 6 steps of 2 GB each.
-  EXPECT_DOUBLE_EQ(ring_all_reduce_s(4, 8e9, 1e-3, 10e9), 6 * (1e-3 + 0.2));
-  EXPECT_DOUBLE_EQ(ring_all_reduce_s(2, 8e9, 0, 10e9), 0.8);  // 2 (1/2) 8 GB
-}
-
-TEST(RingAllReduce, OfOneMemberIsNothing) {
-  EXPECT_EQ(ring_all_reduce_s(1, 8e9, 1e-3, 10e9), 0);
-  EXPECT_EQ(ring_all_reduce_s(0, 8e9, 1e-3, 10e9), 0);
-}
-
-TEST(RingAllReduce, ApproachesTwiceTheBytesForManyMembers) {
-  EXPECT_NEAR(ring_all_reduce_s(100'000, 8e9, 0, 10e9), 1.6, 1e-4);
-}
-
-TEST(RingAllReduce, OnUnlimitedLinksIsLatencyAlone) {
-  EXPECT_DOUBLE_EQ(ring_all_reduce_s(3, 8e9, 0.5, std::numeric_limits<double>::infinity()), 2.0);
-}
 
 std::vector<std::tuple<int, int, double>> flows(const CollectivePhase& phase) {
   std::vector<std::tuple<int, int, double>> out;
@@ -37,48 +23,84 @@ std::vector<std::tuple<int, int, double>> flows(const CollectivePhase& phase) {
   return out;
 }
 
-TEST(RingGather, IsHalfAnAllReduce) {
-  for (const int n : {1, 2, 3, 8})
-    EXPECT_DOUBLE_EQ(2 * ring_gather_s(n, 8e9, 1e-3, 10e9), ring_all_reduce_s(n, 8e9, 1e-3, 10e9));
-}
-
-/// Ports of 1 byte per second for each GPU, in both directions; nodes have a port of 1, too.
-double alone_s(Collective what, ReductionAlgorithm algorithm, int gpus, int per_node, double bytes,
-               double node_rate) {
+/// GPUs with ports of 1 byte per second and 0.5 s, in both directions; nodes have a port for each.
+Cluster ported(int nodes, int per_node) {
   Cluster cluster;
-  cluster.devices_per_node = per_node;
-  cluster.nodes = gpus / per_node;
+  cluster.devices_per_node = cluster.nics_per_node = per_node;
+  cluster.nodes = nodes;
   cluster.attachment = Attachment::port;
   cluster.intra = {.latency_s = 0.5, .bytes_per_s = 1};
-  cluster.inter = {.latency_s = 0.5, .bytes_per_s = node_rate};
-  Network network(cluster);
-  std::vector<int> all;
-  for (int gpu = 0; gpu < gpus; ++gpu) all.push_back(gpu);
-  double seconds = 0;
-  for (const CollectivePhase& phase :
-       collective(what, algorithm, all, [&](int gpu) { return cluster.node_of(gpu); })) {
-    std::vector<LinkFlow> routes;
-    double latency_s = 0;
-    for (const CollectiveFlow& flow : phase.flows) {
-      const Route route = network.route(flow.from, flow.to, true);
-      latency_s = std::max(latency_s, route.latency_s);
-      routes.push_back({route.links, flow.share * bytes});
-    }
-    seconds += phase.steps * latency_s + shared_flows_s(routes, network.links());
-  }
-  return seconds;
+  cluster.inter = {.latency_s = 2, .bytes_per_s = 0.25};
+  return cluster;
 }
 
-TEST(Collectives, OnPortsOfTheirOwnTakeWhatTheFormulasSay) {
+std::vector<int> first_gpus(int count) {
+  std::vector<int> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+TEST(Price, OnPortsOfTheirOwnIsWhatTheFormulasSay) {
   for (const int n : {2, 3, 4, 8}) {
-    const auto alone = [&](Collective what) {
-      return alone_s(what, ReductionAlgorithm::ring, n, n, 24, 1);
+    const auto alone_s = [&](Collective what) {
+      return price({what}, {first_gpus(n)}, ported(1, n)).seconds(24);
     };
-    EXPECT_NEAR(alone(Collective::all_reduce), ring_all_reduce_s(n, 24, 0.5, 1), 1e-9) << n;
-    EXPECT_NEAR(alone(Collective::all_gather), ring_gather_s(n, 24, 0.5, 1), 1e-9) << n;
-    EXPECT_NEAR(alone(Collective::reduce_scatter), ring_gather_s(n, 24, 0.5, 1), 1e-9) << n;
-    EXPECT_NEAR(alone(Collective::all_to_all), all_to_all_s(n, 24, 0.5, 1), 1e-9) << n;
+    EXPECT_NEAR(alone_s(Collective::all_reduce), ring_s(2, n, 24, 0.5, 1), 1e-9) << n;
+    EXPECT_NEAR(alone_s(Collective::all_gather), ring_s(1, n, 24, 0.5, 1), 1e-9) << n;
+    EXPECT_NEAR(alone_s(Collective::reduce_scatter), ring_s(1, n, 24, 0.5, 1), 1e-9) << n;
+    // Everybody's part of the others at once, over its port.
+    EXPECT_NEAR(alone_s(Collective::all_to_all), 0.5 + (n - 1) / double(n) * 24, 1e-9) << n;
   }
+}
+
+TEST(Price, OfOneMemberIsNothing) {
+  EXPECT_EQ(price({}, {{3}}, ported(1, 4)).seconds(24), 0);
+  EXPECT_EQ(price({}, GpuGroups{}, ported(1, 4)).seconds(24), 0);
+}
+
+TEST(Price, ApproachesTwiceTheBytesForManyMembers) {
+  EXPECT_NEAR(price({}, {first_gpus(512)}, ported(1, 512)).s_per_byte, 2, 1e-2);
+}
+
+TEST(Price, OnUnlimitedLinksIsLatencyAlone) {
+  Cluster cluster = ported(1, 3);
+  cluster.intra.bytes_per_s = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(price({}, {first_gpus(3)}, cluster), (CollectivePrice{2, 0}));
+}
+
+TEST(Price, CountsCallsAndBytes) {
+  const CollectivePrice one = price({}, {first_gpus(4)}, ported(1, 4));
+  EXPECT_DOUBLE_EQ(one.seconds(24, 3), 3 * one.seconds(8));
+}
+
+/// Whoever reduces, and wherever they are: tensor groups of `apart` neighbours, of which each
+/// replica's is anywhere.
+TEST(Price, IsNeverBelowTheLeastOfAllPlaces) {
+  std::mt19937 random(7);
+  const auto pick = [&](int from, int to) {
+    return std::uniform_int_distribution<int>(from, to)(random);
+  };
+  int tight = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const int apart = 1 << pick(0, 2), per_node = apart * (1 << pick(0, 2)), nodes = pick(1, 6);
+    Cluster cluster = ported(nodes, per_node);
+    cluster.attachment = pick(0, 1) == 0 ? Attachment::port : Attachment::pairs;
+    cluster.inter.bytes_per_s = std::ldexp(1, pick(-4, 2));
+    std::vector<int> places = first_gpus(nodes * per_node / apart);
+    const int members = pick(1, static_cast<int>(places.size()));
+    if (pick(0, 2) > 0) std::ranges::shuffle(places, random);
+    GpuGroups groups(static_cast<std::size_t>(apart));
+    for (int m = 0; m < members; ++m)
+      for (int rank = 0; rank < apart; ++rank)
+        groups[static_cast<std::size_t>(rank)].push_back(
+            places[static_cast<std::size_t>(m)] * apart + rank);
+    const double least = least_all_reduce_s_per_byte(cluster, members, apart);
+    const double real = price({}, groups, cluster).s_per_byte;
+    EXPECT_GE(real, least * (1 - 1e-12))
+        << members << " of " << nodes << " x " << per_node << ", " << apart << " apart";
+    tight += real <= least * (1 + 1e-12) ? 1 : 0;
+  }
+  EXPECT_GT(tight, 500) << "a bound that is reached";
 }
 
 TEST(Collectives, OfSeveralNodesGoThroughThem) {
@@ -86,7 +108,7 @@ TEST(Collectives, OfSeveralNodesGoThroughThem) {
   const auto moved = [](Collective what, ReductionAlgorithm algorithm) {
     std::vector<double> crossing;
     for (const CollectivePhase& phase :
-         collective(what, algorithm, {0, 1, 2, 3}, [](int gpu) { return gpu / 2; })) {
+         phases_of({what, algorithm}, std::vector{0, 1, 2, 3}, [](int gpu) { return gpu / 2; })) {
       double sum = 0;
       for (const CollectiveFlow& flow : phase.flows)
         sum += flow.from / 2 != flow.to / 2 ? flow.share : 0;
@@ -125,10 +147,7 @@ TEST(Collectives, ARingUsesTheNicsOfAllMembers) {
   for (const int nodes : {2, 3, 4, 7}) {
     for (const int local : {2, 3, 4, 8}) {
       const int n = nodes * local;
-      std::vector<int> all;
-      for (int gpu = 0; gpu < n; ++gpu) all.push_back(gpu);
-      const auto phases =
-          all_reduce(ReductionAlgorithm::ring, all, [&](int gpu) { return gpu / local; });
+      const auto phases = phases_of({}, first_gpus(n), [&](int gpu) { return gpu / local; });
       ASSERT_EQ(phases.size(), 1U);
       EXPECT_EQ(phases[0].steps, 2 * (n - 1));
       const double share = 2.0 * (n - 1) / n;
@@ -146,8 +165,7 @@ TEST(Collectives, ARingUsesTheNicsOfAllMembers) {
 }
 
 TEST(Collectives, NodesWithDifferentNumbersOfMembersShareOneRing) {
-  const auto phases =
-      all_reduce(ReductionAlgorithm::ring, {0, 1, 2, 3, 4}, [](int gpu) { return gpu / 3; });
+  const auto phases = phases_of({}, first_gpus(5), [](int gpu) { return gpu / 3; });
   ASSERT_EQ(phases.size(), 1U);
   EXPECT_EQ(phases[0].flows.size(), 5U);
 }

@@ -24,11 +24,17 @@ struct Case {
   StageCostOptions options;
   std::vector<int> layers;
   std::size_t stage = 0;
-  LinkSpec context_link;
+  LinkSpec tensor_link, context_link;
 
   bool first() const { return stage == 0; }
   bool last() const { return stage + 1 == layers.size(); }
-  StageCosts costs() const { return stage_costs(model, device, layers, options)[stage]; }
+  StageCosts costs() const {
+    StageCostOptions with = options;
+    const int ranks = options.tensor.degree;  // an all-reduce goes round their ring twice
+    with.tensor_sum = {2 * (ranks - 1) * tensor_link.latency_s,
+                       2.0 * (ranks - 1) / ranks / tensor_link.bytes_per_s};
+    return stage_costs(model, device, layers, with)[stage];
+  }
 };
 
 oracle::Model model_of(const Case& c) {
@@ -109,7 +115,7 @@ oracle::Job job_of(const Case& c) {
   job.first = c.first();
   job.last = c.last();
   job.weight_bytes = c.model.bytes.weights;
-  job.tensor_link = {c.options.tensor_link.latency_s, c.options.tensor_link.bytes_per_s};
+  job.tensor_link = {c.tensor_link.latency_s, c.tensor_link.bytes_per_s};
   job.context_link = {c.context_link.latency_s, c.context_link.bytes_per_s};
   return job;
 }
@@ -128,7 +134,7 @@ double seconds(const Case& c, std::size_t kind) {
   return compute_s + exposed_s(costs.ops[kind].recipe, compute_s, [&](const Segment& s) {
            const bool tensor = s.axis == Axis::tensor;
            const int ranks = tensor ? c.options.tensor.degree : c.options.context;
-           const LinkSpec& link = tensor ? c.options.tensor_link : c.context_link;
+           const LinkSpec& link = tensor ? c.tensor_link : c.context_link;
            const int steps = (s.what == Collective::all_reduce ? 2 : 1) * (ranks - 1);
            return steps * (s.calls * link.latency_s +
                            static_cast<double>(s.bytes) / ranks / link.bytes_per_s);
@@ -235,7 +241,7 @@ Case random_case(unsigned seed) {
   c.options.tensor.divided_messages = c.options.tensor.degree > 1 && r.flip();
   c.options.context = r.among<int>({1, 2, 4, 8});
   c.options.stack = random_stack(r);
-  c.options.tensor_link = {r.among<double>({0, 5e-6, 1e-3}), r.between(5e9, 4e11)};
+  c.tensor_link = {r.among<double>({0, 5e-6, 1e-3}), r.between(5e9, 4e11)};
   c.context_link = {r.among<double>({0, 5e-6, 1e-3}), r.between(5e8, 1e11)};
   c.layers = std::vector<int>(static_cast<std::size_t>(1 + r.below(3)));
   for (int& n : c.layers) n = r.below(7);
@@ -379,7 +385,7 @@ Case long_sequences(int context, Recompute recompute) {
   c.options.stack.matrix_efficiency = 0.6;
   c.options.stack.forward_traffic = 120;
   c.options.stack.backward_traffic = 137;
-  c.options.tensor_link = c.context_link = {13.2e-6, 2.6e11};
+  c.tensor_link = c.context_link = {13.2e-6, 2.6e11};
   c.layers = {16, 16};
   return c;
 }

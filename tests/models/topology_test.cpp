@@ -440,8 +440,8 @@ TEST(Clusters, ARingOverAnOversubscribedTreeIsHeldByItsUplinks) {
   // Ring 0 -> 1 -> 2 -> 3 -> 0: one hop leaves each leaf over its uplink of 5, in whichever order
   // they are named: the ring keeps neighbours together.
   const Cluster c = fat_tree(4, {{2, 1, wire(0, 5)}});
-  EXPECT_DOUBLE_EQ(all_reduce_s(c, {0, 1, 2, 3}, 40), 6 * (1 + 0 + 40.0 / 4 / 5));
-  EXPECT_DOUBLE_EQ(all_reduce_s(c, {0, 2, 1, 3}, 40), 6 * (1 + 40.0 / 4 / 5));
+  EXPECT_DOUBLE_EQ(price({}, {{0, 1, 2, 3}}, c).seconds(40), 6 * (1 + 0 + 40.0 / 4 / 5));
+  EXPECT_DOUBLE_EQ(price({}, {{0, 2, 1, 3}}, c).seconds(40), 6 * (1 + 40.0 / 4 / 5));
 }
 
 TEST(Clusters, RoutesOfAThousandGpusAreOnlyThoseAskedFor) {

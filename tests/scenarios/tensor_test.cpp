@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages shared by several GPUs, in a scenario: which GPUs, what their exchange adds to the times,
 // what the keys mean to the costs, and what a user is told.
-#include "models/collectives.hpp"
 #include "scenarios/scenario.hpp"
 #include "sim/durations.hpp"
 
+#include "tests/ring.hpp"
 #include "tests/scenarios/first_gpus.hpp"
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ double exchange_s(const Scenario& s, std::size_t stage, OpKind kind) {
   double seconds = 0;
   for (const Segment& segment : s.costs[stage][kind].recipe.segments) {
     if (segment.lane != Lane::exchange) continue;
-    const Transfer& ring = traffic[traffic.collective_of(static_cast<int>(stage), segment)];
-    seconds += collective_s(segment, {ring.phases[0].latency_s, ring.phases[0].s_per_byte});
+    const std::uint32_t ring = traffic.collective_of(static_cast<int>(stage), segment);
+    seconds += traffic[ring].price().seconds(segment);
   }
   return seconds;
 }
@@ -71,13 +71,12 @@ TEST(TensorScenario, MegatronsNamesMeanTheSame) {
 TEST(TensorScenario, GroupsExchangeByRings) {
   const Scenario s = gpt3("stages: 4, tensor: 8");
   const double x = 2.0 * 2048 * 12288;  // bytes of s b h elements
-  const double ring_s =
-      ring_all_reduce_s(8, x, s.cluster.intra.latency_s, s.cluster.intra.bytes_per_s);
+  const double one_s = ring_s(2, 8, x, s.cluster.intra.latency_s, s.cluster.intra.bytes_per_s);
   const auto expect = [](double got, double wanted) { EXPECT_NEAR(got, wanted, 1e-9 * wanted); };
-  expect(exchange_s(s, 1, OpKind::forward), 48 * ring_s);  // 24 layers, 2 each
-  expect(exchange_s(s, 1, OpKind::backward), 48 * ring_s);
-  expect(exchange_s(s, 0, OpKind::forward), 49 * ring_s);  // the embedding
-  expect(exchange_s(s, 1, OpKind::backward_input), 48 * ring_s);
+  expect(exchange_s(s, 1, OpKind::forward), 48 * one_s);  // 24 layers, 2 each
+  expect(exchange_s(s, 1, OpKind::backward), 48 * one_s);
+  expect(exchange_s(s, 0, OpKind::forward), 49 * one_s);  // the embedding
+  expect(exchange_s(s, 1, OpKind::backward_input), 48 * one_s);
   EXPECT_EQ(exchange_s(s, 1, OpKind::backward_weight), 0);
 }
 
@@ -85,10 +84,10 @@ TEST(TensorScenario, GroupsAcrossNodesUseTheNetworkAndAreTold) {
   const Scenario inside = gpt3("stages: 2, tensor: 8"), across = gpt3("stages: 2, tensor: 16");
   // Eight rings over two nodes of eight: every NIC carries one, with an eighth of the bytes.
   const double x = 2.0 * 2048 * 12288 / 8;
-  const double ring_s =
-      ring_all_reduce_s(16, x, across.cluster.inter.latency_s, across.cluster.inter.bytes_per_s);
+  const double one_s =
+      ring_s(2, 16, x, across.cluster.inter.latency_s, across.cluster.inter.bytes_per_s);
   const double forward_s = exchange_s(across, 0, OpKind::forward);
-  EXPECT_NEAR(forward_s, 97 * ring_s, 1e-9 * forward_s);  // 48 layers, 2 each, the embedding
+  EXPECT_NEAR(forward_s, 97 * one_s, 1e-9 * forward_s);  // 48 layers, 2 each, the embedding
   EXPECT_GT(forward_s, exchange_s(inside, 0, OpKind::forward));
   EXPECT_TRUE(told(across, "span nodes of 8"));
   EXPECT_FALSE(told(inside, "span nodes"));

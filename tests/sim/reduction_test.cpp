@@ -53,7 +53,8 @@ TEST(Reduction, EverybodySendsEverythingToEverybodyAtOnce) {
   rig.cluster.link.reset();
   rig.cluster.attachment = Attachment::port;
   rig.cluster.intra = {.latency_s = kLatency, .bytes_per_s = kBandwidth};
-  EXPECT_NEAR(all_reduce_s(rig.cluster, {0, 1, 2, 3}, 1e9, spec.reduction), kLatency + 3, 1e-9);
+  EXPECT_NEAR(price(spec.reduction.exchange(), {{0, 1, 2, 3}}, rig.cluster).seconds(1e9),
+              kLatency + 3, 1e-9);
 }
 
 TEST(Reduction, TwoTreesMoveTwiceTheBytesOverEveryPort) {
@@ -65,8 +66,8 @@ TEST(Reduction, TwoTreesMoveTwiceTheBytesOverEveryPort) {
   rig.cluster.intra = {.latency_s = kLatency, .bytes_per_s = kBandwidth};
   std::vector<int> gpus(8);
   std::iota(gpus.begin(), gpus.end(), 0);
-  const ReductionOptions tree{.algorithm = ReductionAlgorithm::tree};
-  const double alone = all_reduce_s(rig.cluster, gpus, 1e9, tree);
+  const Exchange tree{.algorithm = ReductionAlgorithm::tree};
+  const double alone = price(tree, {gpus}, rig.cluster).seconds(1e9);
   EXPECT_GE(alone, 6 * kLatency + 1.5);
   EXPECT_LE(alone, 6 * kLatency + 2.0 + 1e-9);
 }
@@ -79,11 +80,12 @@ TEST(Reduction, NodesReduceInsideFirst) {
   c.intra = {.latency_s = 1e-6, .bytes_per_s = 100e9};
   c.inter = {.latency_s = 1e-5, .bytes_per_s = 10e9};
   c.nics_per_node = 4;
-  const ReductionOptions options{.algorithm = ReductionAlgorithm::hierarchical};
+  const Exchange options{.algorithm = ReductionAlgorithm::hierarchical};
   // 3/4 of the bytes inside, a quarter of them between the nodes on each NIC, 3/4 inside.
   const double inside = 3 * 1e-6 + 0.75 * 4e9 / 100e9;
   const double between = 2 * 1e-5 + 1e9 / 10e9;
-  EXPECT_NEAR(all_reduce_s(c, {0, 1, 2, 3, 4, 5, 6, 7}, 4e9, options), 2 * inside + between, 1e-12);
+  EXPECT_NEAR(price(options, {{0, 1, 2, 3, 4, 5, 6, 7}}, c).seconds(4e9), 2 * inside + between,
+              1e-12);
 }
 
 TEST(Reduction, ReductionsThatShareANicTakeTwiceAsLong) {
