@@ -212,6 +212,18 @@ TEST(MegatronFlags, AFlagAtItsNeutralValueIsNoNews) {
   }
 }
 
+TEST(MegatronFlags, SelectiveRecomputationIsOfTheModulesThatAreNamed) {
+  const auto parts = [](const std::string& modules) {
+    const std::string flags = "--recompute-granularity selective" + modules;
+    return job_of(flags).recompute.at(0).parts;
+  };
+  EXPECT_EQ(parts(""), LayerPart::core_attn);
+  EXPECT_EQ(parts(" --recompute-modules core_attn"), LayerPart::core_attn);
+  EXPECT_EQ(parts(" --recompute-modules mlp"), LayerPart::mlp);
+  EXPECT_EQ(parts(" --recompute-modules layernorm moe_act mla_up_proj"),
+            LayerParts(LayerPart::layernorm) | LayerPart::moe_act);
+}
+
 TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
   const struct {
     const char *flags, *more, *less;
@@ -225,8 +237,8 @@ TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
       {"--use-megatron-fsdp --data-parallel-sharding-strategy optim", "", ""},
       {"--optimizer-cpu-offload", "", "offloading"},
       {"--cpu-offloading --cpu-offloading-num-layers 4", "", "offloading"},
-      {"--recompute-granularity selective --recompute-modules core_attn mlp", "",
-       "the recomputation of mlp"},
+      {"--recompute-granularity selective --recompute-modules core_attn moe", "",
+       "the recomputation of moe"},
       {"--recompute-granularity selective --recompute-modules core_attn", "", ""},
       {"--zero-stage 2", "", "sharded gradients"},
       {"--num-experts 8 --zero-stage 3", "the other experts' weights, routing and all-to-all",
