@@ -28,7 +28,7 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) 
   require_executable(s.scenario, perturbed);
   RunPlan plan;
   plan.name = s.scenario.name;
-  plan.scenario = s.scenario.text;
+  plan.scenario = s.scenario.text();
   plan.program = s.program;
   plan.costs = s.scenario.costs;
   plan.channels = channels_of(s);

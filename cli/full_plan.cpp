@@ -120,7 +120,7 @@ FullPlanRequest request_of(const Arguments& arguments) {
 void write_offers(const Arguments& arguments, PlanFolder& folder, std::vector<Offer>& offers) {
   for (std::size_t i = 0; i < offers.size(); ++i) {
     Offer& offer = offers[i];
-    std::vector<PlanFile> files{{"yaml", offer.scenario.text}};
+    std::vector<PlanFile> files{{"yaml", offer.scenario.text()}};
     const auto add = [&](const char* ending, const std::string& text) {
       if (!text.empty()) files.push_back({ending, text});
     };

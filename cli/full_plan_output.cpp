@@ -447,7 +447,7 @@ std::string offers_text(const FullPlan& full, std::size_t width, bool statistics
     out += fmt::format("\nMegatron-LM runs plan {} with\n{}", number, best.megatron);
   if (best.files.empty())
     out += fmt::format("\nscenario of plan {} (--write FOLDER for all)\n{}", number,
-                       best.scenario.text);
+                       best.scenario.text());
   return out;
 }
 

@@ -252,7 +252,7 @@ Report plan_report(const FullPlan& full, const Arguments& arguments) {
     for (ShownPlan& plan : shown) timelines.push_back(std::move(plan.timeline));
     for (std::string& section : on_one_scale(timelines))
       report.sections.push_back(std::move(section));
-    report.scenario = full.offers.front().scenario.text;
+    report.scenario = full.offers.front().scenario.text();
   }
   if (!full.compared.empty()) report.sections.push_back(comparison_section(full));
   if (!full.offers.empty()) report.notes = full.offers.front().placed;

@@ -256,6 +256,7 @@ std::string help(const Result& r) {
     const double ratio = h.iteration_time_s / *r.iteration_time_s;
     if (worth_saying(r, h)) add(h.change, time(ratio));
   }
+  if (!r.help_not_tried.empty()) add("not tried", r.help_not_tried);
   return text;
 }
 

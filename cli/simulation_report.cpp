@@ -338,7 +338,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   if (!r.links.empty()) report.sections.push_back(links_section(r));
   report.notes = r.notes;
   report.command = arguments.command_line;
-  report.scenario = s.scenario.text;
+  report.scenario = s.scenario.text();
   report.version = PENSTOCK_VERSION;
   return report;
 }

@@ -198,6 +198,6 @@ PYBIND11_MODULE(_core, m) {
       .def("value", &field_value)
       .def("json", &whole)
       .def("report", &report)
-      .def("scenario", [](const Run& run) { return run.simulation().scenario.text; })
+      .def("scenario", [](const Run& run) { return run.simulation().scenario.text(); })
       .def("timeline", &timeline);
 }

@@ -10,7 +10,7 @@
 //   short
 #pragma once
 
-#include "results/simulation.hpp"
+#include "results/advice_budget.hpp"
 
 #include <functional>
 
@@ -21,18 +21,25 @@ bool overlaps_reduction(const Scenario& scenario);
 
 struct ChangesStudy {
   std::vector<Advice> found;
-  bool tried = false;              ///< were changes looked at?
+  bool tried = false;              ///< were all changes looked at?
   std::string incomplete_because;  ///< why not all were looked at, such as a lack of processes
 };
 
 /// The best two, of different kinds, best first; of a scenario that does not fit, those that do.
-/// None where nothing is better, where the run is too large to repeat (300,000 ops with `exact`,
-/// 100,000 with `fluid`) or perturbed. `result` is today's. `allowed`: what may be advised; all,
-/// where there is none.
-ChangesStudy study_changes(const Simulation& today, const Result& result,
-                           const std::function<bool(const Scenario&)>& allowed = {});
+/// None where nothing is better, where the run is perturbed, or where the budget affords none.
+/// `result` is today's. `allowed`: what may be advised; all, where there is none. `programs`: where
+/// to look for those that were made before.
+ChangesStudy study_changes(const Simulation& today, const Result& result, AdviceBudget& budget,
+                           const std::function<bool(const Scenario&)>& allowed = {},
+                           ProgramCache* programs = nullptr);
+/// The same with a budget of its own.
+inline ChangesStudy study_changes(const Simulation& today, const Result& result,
+                                  const std::function<bool(const Scenario&)>& allowed = {}) {
+  AdviceBudget usual;
+  return study_changes(today, result, usual, allowed);
+}
 
-/// Sets what would help and what to change, and notes why that is not complete, where it is not.
-void add_help(const Simulation& today, Result& result);
+/// Sets what would help and what to change, and says why that is not complete, where it is not.
+void add_help(const Simulation& today, Result& result, AdviceEffort effort = AdviceEffort::usual);
 
 }  // namespace penstock

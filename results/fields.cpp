@@ -578,15 +578,16 @@ const std::vector<Field<Summary>>& result_fields() {
        "CPU time from schedule generation to the finished timeline; left out by `--reproducible`"},
       {"what_would_help", Unit::none,
        [](const Result& r) { return list(r.what_would_help, objects_by(help_fields())); },
-       "one change at a time. With `exact` up to 300,000 ops, else with `fluid` "
-       "up to 50,000; beyond that `notes` say so"},
+       "one change at a time, with `exact` where that is valid, else with `fluid`"},
       {"what_to_change", Unit::none,
        [](const Result& r) { return list(r.what_to_change, objects_by(advice_fields())); },
        "the two changes of keys that make an iteration shortest, on as many GPUs (or, where none "
        "fits "
        "there, the one on the fewest more `gpus` that were tried) and with as many samples per "
-       "update, "
-       "each simulated; up to 300,000 ops with `exact`, 100,000 with `fluid`"},
+       "update, each simulated"},
+      {"help_not_tried", Unit::none, [](const Result& r) { return Json(r.help_not_tried); },
+       "how many of the changes of the two before were not tried, as `--advice usual` spends about "
+       "a tenth of a second; empty: all were"},
       {"devices", Unit::none,
        [](const Result& r) { return list(r.devices, objects_by(device_fields())); },
        "in their order; in CSV, the most of any"},

@@ -2,7 +2,7 @@
 #include "results/fitting_split.hpp"
 
 #include "base/error.hpp"
-#include "scenarios/document.hpp"
+#include "scenarios/overrides.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,11 +16,6 @@ namespace penstock {
 namespace {
 
 constexpr std::size_t kMostMoves = 64;
-constexpr std::uint32_t kMostOps = 100'000;
-
-std::string text_of(const std::vector<int>& layers) {
-  return fmt::format("[{}]", fmt::join(layers, ", "));
-}
 
 /// Of a device that its memory holds too little for: negative.
 std::int64_t free_bytes(const DeviceResult& d) {
@@ -56,48 +51,43 @@ bool move_a_layer(const Result& result, std::vector<int>& layers) {
   return true;
 }
 
-Result result_of(const Scenario& scenario) {
-  Simulation simulation = prepare(scenario);
-  simulation.timeline = std::make_unique<Timeline>(simulate_exact(simulation.input()));
-  simulation.engine = "exact";
-  return outline(simulation);
-}
-
 }  // namespace
 
-std::optional<std::string> fitting_split(const Scenario& scenario) {
+std::optional<std::vector<int>> fitting_split(const Scenario& scenario, AdviceBudget& budget) {
   if (scenario.layers.empty() || scenario.perturbations.changes_times()) return std::nullopt;
-  if (prepare(scenario).program.ops.size() > kMostOps) return std::nullopt;
+  const std::uint64_t ops = count_ops(scenario.shape);
+  if (!budget.afford(ops)) return std::nullopt;
+  ProgramCache programs;
   std::vector<int> layers = scenario.layers;
   std::set<std::vector<int>> seen;
   try {
-    Result result = result_of(scenario);
+    Result result = outline(simulate_unshared(scenario, &programs));
     for (std::size_t moves = 0; moves < kMostMoves && seen.insert(layers).second; ++moves) {
       if (result.infeasible_because.empty())
-        return moves == 0 ? std::nullopt : std::optional(text_of(layers));
-      if (!move_a_layer(result, layers)) return std::nullopt;
-      Scenario other =
-          parse_scenario(scenario.text, scenario.origin, {{"pipeline.split", text_of(layers)}});
+        return moves == 0 ? std::nullopt : std::optional(layers);
+      if (!move_a_layer(result, layers) || !budget.afford(ops)) return std::nullopt;
+      Scenario other = scenario.source.with({{"pipeline.split", layers}});
       keep_free(other.cluster, scenario.cluster.device.headroom);
-      result = result_of(other);
+      result = outline(simulate_unshared(std::move(other), &programs));
     }
   } catch (const InputError&) {  // a split that the scenario does not admit
   }
   return std::nullopt;
 }
 
-std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario) {
+std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario,
+                                                       AdviceEffort effort) {
   if (scenario.shape.stages() == 1) return std::nullopt;
-  const auto& document = parse_document(scenario.text, scenario.origin);
-  const Value* pipeline = document.find("pipeline");
-  const Value* split = pipeline == nullptr ? nullptr : pipeline->find("split");
+  const Value* split = value_at(scenario.source.document(), {"pipeline", "split"});
   if (split != nullptr && split->text != "balanced") return std::nullopt;
-  return fitting_split(scenario);
+  AdviceBudget budget(effort);
+  const auto layers = fitting_split(scenario, budget);
+  return layers ? std::optional(fmt::format("[{}]", fmt::join(*layers, ", "))) : std::nullopt;
 }
 
-void note_fitting_split(const Scenario& scenario, Result& result) {
+void note_fitting_split(const Scenario& scenario, Result& result, AdviceEffort effort) {
   if (result.infeasible_because.empty()) return;
-  if (const auto fits = fitting_split_unless_listed(scenario))
+  if (const auto fits = fitting_split_unless_listed(scenario, effort))
     result.notes.push_back(fmt::format(
         "split: {} would fit; without it layers are split by time or number, not by memory",
         *fits));

@@ -4,22 +4,25 @@
 // has room for one more.
 #pragma once
 
-#include "results/simulation.hpp"
+#include "results/advice_budget.hpp"
 
 #include <optional>
 #include <string>
 
 namespace penstock {
 
-/// Layers of each virtual stage as a scenario says them, "[18, 21, 21, 20]", by the exact engine.
-/// None: the scenario fits as it is, none was found, or it is no model of layers, or too large a
-/// run to repeat (100,000 ops).
-std::optional<std::string> fitting_split(const Scenario& scenario);
+/// Returns the layers of each virtual stage with which it fits, by the exact engine. None: the
+/// scenario fits as it is, it is no model of layers, or none was found with what the budget
+/// affords.
+std::optional<std::vector<int>> fitting_split(const Scenario& scenario, AdviceBudget& budget);
 
-/// The same where nobody listed the layers; else none.
-std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario);
+/// The same as a scenario says it, "[18, 21, 21, 20]", where nobody listed the layers; else none.
+/// With `full` it takes as long as up to 64 runs.
+std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario,
+                                                       AdviceEffort effort);
 
 /// Where nobody listed the layers and they do not fit: notes that split.
-void note_fitting_split(const Scenario& scenario, Result& result);
+void note_fitting_split(const Scenario& scenario, Result& result,
+                        AdviceEffort effort = AdviceEffort::usual);
 
 }  // namespace penstock

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/units.hpp"
+#include "results/played_ops.hpp"
 
 #include <fmt/format.h>
 
@@ -36,9 +37,7 @@ WithStack seen(const std::string& name, const Simulation& s, const Result& r) {
 /// None where this stack does not admit the job, or it could not be looked at.
 std::optional<WithStack> simulated(const Scenario& scenario, const std::string& name) {
   try {
-    Simulation s = prepare(parse_scenario(scenario.text, scenario.origin, {{"stack", name}}));
-    if (s.program.ops.size() > kMostOpsEach) return std::nullopt;
-    run_engine(s, EngineChoice::automatic);
+    const Simulation s = simulate(scenario.source.with({{"stack", name}}), EngineChoice::automatic);
     return seen(name, s, outline(s));
   } catch (const InputError&) {
     return std::nullopt;
@@ -49,14 +48,16 @@ std::optional<WithStack> simulated(const Scenario& scenario, const std::string& 
 
 }  // namespace
 
-void note_other_stacks(const Simulation& today, Result& result) {
+void note_other_stacks(const Simulation& today, Result& result, AdviceBudget& budget) {
   const Scenario& scenario = today.scenario;
   if (!scenario.stack.takes_layers_apart() || scenario.capacity_bytes(0) == 0 ||
       today.program.ops.size() > kMostOpsEach)
     return;
+  const EngineChoice engine = engine_for(today, EngineChoice::automatic);
   std::vector<WithStack> all{seen(scenario.stack.name, today, result)};
   for (const char* name : kStacks) {
     if (name == scenario.stack.name) continue;
+    if (!budget.afford(played_ops(scenario, engine), engine)) return;
     if (const auto other = simulated(scenario, name)) all.push_back(*other);
   }
   const auto [least, most] = std::ranges::minmax_element(all, {}, &WithStack::peak_bytes);

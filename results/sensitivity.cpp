@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "results/sensitivity.hpp"
 
+#include "results/played_ops.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,9 +10,6 @@
 
 namespace penstock {
 namespace {
-
-constexpr std::uint32_t kMostExact = 300'000;  // ops of a run: half a second for all changes
-constexpr std::uint32_t kMostFluid = 50'000;   // flows that share links cost a hundred times more
 
 /// A changed scenario; its iteration is that of `samples` of today's.
 struct Change {
@@ -90,25 +89,16 @@ std::vector<Change> changes_of(const Simulation& before) {
 
 }  // namespace
 
-Sensitivities study_sensitivities(const Simulation& today) {
-  const EngineChoice engine = engine_for(today, EngineChoice::automatic);
-  const std::uint32_t most = engine == EngineChoice::exact ? kMostExact : kMostFluid;
+Sensitivities study_sensitivities(const Simulation& today, AdviceBudget& budget,
+                                  ProgramCache* programs) {
   Sensitivities found;
-  if (today.program.ops.size() > most) {
-    found.too_large =
-        fmt::format("{} ops, more than the {} of a run that {} repeats; take fewer {}",
-                    today.program.ops.size(), most, kEngineNames[static_cast<std::size_t>(engine)],
-                    today.scenario.shape.batches > 1 ? "batches" : "microbatches");
-    found.none_because = "what would help is left out: " + found.too_large;
-    return found;
-  }
   // Nothing helps a run that is too short for an iteration, or that never ends.
   if (!iteration_time_s(today)) return found;
-  const std::vector<Change> changes = changes_of(today);
+  const EngineChoice engine = engine_for(today, EngineChoice::automatic);
   try {
-    for (const Change& change : changes) {
-      Simulation changed = prepare(change.scenario);
-      run_engine(changed, engine);
+    for (const Change& change : changes_of(today)) {
+      if (!budget.afford(played_ops(change.scenario, engine), engine)) continue;
+      const Simulation changed = simulate(change.scenario, engine, programs);
       if (const auto seconds = iteration_time_s(changed))
         found.changes.push_back({change.what, *seconds / change.samples, change.of_stage});
     }

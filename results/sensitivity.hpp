@@ -8,12 +8,18 @@
 //                                    samples as today
 #pragma once
 
-#include "results/simulation.hpp"
+#include "results/advice_budget.hpp"
 
 namespace penstock {
 
-/// Of what was simulated, again with `exact` where that is valid and the run has at most 300,000
-/// ops; else with `fluid`, up to 50,000 ops.
-Sensitivities study_sensitivities(const Simulation& today);
+/// Simulates what was simulated again with each change that the budget affords, with `exact` where
+/// that is valid, else with `fluid`. `programs`: where to look for those that were made before.
+Sensitivities study_sensitivities(const Simulation& today, AdviceBudget& budget,
+                                  ProgramCache* programs = nullptr);
+/// The same with a budget of its own.
+inline Sensitivities study_sensitivities(const Simulation& today) {
+  AdviceBudget usual;
+  return study_sensitivities(today, usual);
+}
 
 }  // namespace penstock

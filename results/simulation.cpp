@@ -426,6 +426,17 @@ Simulation ordered(Scenario scenario, ProgramCache* programs) {
   return s;
 }
 
+/// The exact engine's walk finds the deadlock that `prepare` proves that there is not.
+template <class Run>
+void refusing_deadlock(const Simulation& s, const Run& run) {
+  try {
+    run();
+  } catch (const Deadlock&) {
+    require_none(s, s.checked->deadlock());
+    throw;
+  }
+}
+
 }  // namespace
 
 Simulation prepare(Scenario scenario, ProgramCache* programs) {
@@ -439,14 +450,26 @@ Simulation simulate(Scenario scenario, EngineChoice engine, ProgramCache* progra
   Simulation s = ordered(std::move(scenario), programs);
   // The exact engine's walk ends where the checker's would.
   if (!uses_exact(s, engine)) require_none(s, s.checked->deadlock());
-  try {
-    run_engine(s, engine);
-  } catch (const Deadlock&) {
-    require_none(s, s.checked->deadlock());
-    throw;
-  }
+  refusing_deadlock(s, [&] { run_engine(s, engine); });
   s.engine_seconds = process_cpu_seconds() - started;
   return s;
+}
+
+Simulation simulate_unshared(Scenario scenario, ProgramCache* programs) {
+  Simulation s = ordered(std::move(scenario), programs);
+  s.engine = kEngineNames[static_cast<std::size_t>(EngineChoice::exact)];
+  refusing_deadlock(s, [&] { s.timeline = std::make_unique<Timeline>(simulate_exact(s.input())); });
+  return s;
+}
+
+bool fits(const Simulation& s) {
+  if (!s.timeline->stalled_because.empty()) return false;
+  const MemoryInput memory = s.memory();
+  for (int d = 0; d < s.program.ops.devices(); ++d) {
+    const std::int64_t capacity = s.scenario.capacity_bytes(d);
+    if (capacity > 0 && memory_over_time(memory, d).use.total() > capacity) return false;
+  }
+  return true;
 }
 
 Rates rates(const Simulation& s) {

@@ -72,6 +72,10 @@ Simulation prepare(Scenario scenario, ProgramCache* programs = nullptr);
 /// when the chosen engine cannot represent the scenario.
 Simulation simulate(Scenario scenario, EngineChoice engine, ProgramCache* programs = nullptr);
 
+/// The same by the exact engine as if no link were shared, which takes a hundredth of the time: to
+/// choose what is worth simulating.
+Simulation simulate_unshared(Scenario scenario, ProgramCache* programs = nullptr);
+
 /// The engine that `choice` means. Throws InputError when that cannot represent the scenario.
 EngineChoice engine_for(const Simulation& prepared, EngineChoice choice);
 inline bool uses_exact(const Simulation& prepared, EngineChoice choice) {
@@ -126,7 +130,6 @@ struct Advice {
 struct Sensitivities {
   std::vector<Sensitivity> changes;
   std::string none_because;  ///< why there are none, or not all
-  std::string too_large;     ///< of the run, which is why there are none; else empty
 };
 
 struct Percentiles {
@@ -183,12 +186,16 @@ struct Result : Rates {
   std::vector<Sensitivity> what_would_help;
   std::vector<Advice> what_to_change;  ///< best first
   bool nothing_to_change = false;      ///< changes were tried, none helps
+  std::string help_not_tried;          ///< how many of the two were not, and how to try them
   std::vector<std::string> notes;
   std::optional<PerturbationStudy> perturbed;  ///< what disturbs the run, and what that costs
 };
 
 /// How fast it is, and nothing of its devices: a fraction of what `outline` takes.
 Rates rates(const Simulation& simulation);
+
+/// Does the run end, and has every device room for what it holds?
+bool fits(const Simulation& simulation);
 
 Result summarize(const Simulation& simulation);
 

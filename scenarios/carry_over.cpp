@@ -38,11 +38,11 @@ std::uint32_t device_of(const Schedule& schedule, std::uint32_t stage, std::uint
 class Carrying {
  public:
   Carrying(Value& document, const Schedule& from, const Schedule& to,
-           std::span<const Override> overrides)
+           std::span<const std::string> given)
       : document_(document), from_(from), to_(to) {
-    for (const Override& change : overrides) {
+    for (const std::string& key : given) {
       try {
-        given_.push_back(key_path(change.key, change.key));
+        given_.push_back(key_path(key, key));
       } catch (const InputError&) {  // said where it is applied
       }
     }
@@ -222,12 +222,12 @@ const Schedule* schedule_named(const Value* value) {
 
 }  // namespace
 
-void carry_over(Value& document, const Value* before, std::span<const Override> overrides,
+void carry_over(Value& document, const Value* before, std::span<const std::string> given,
                 Diagnostics& diagnostics) {
   const Schedule* from = schedule_named(before);
   const Schedule* to = schedule_named(document.find("schedule"));
   if (from == nullptr || to == nullptr || from == to) return;
-  const std::string note = Carrying(document, *from, *to, overrides).run();
+  const std::string note = Carrying(document, *from, *to, given).run();
   if (!note.empty()) diagnostics.note(note);
 }
 

@@ -474,28 +474,37 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::string flow(const Value& value) {
+}  // namespace
+
+Value to_value(std::string text) {
+  Value value;
+  value.kind = Value::Kind::scalar;
+  value.length = static_cast<int>(text.size());
+  value.text = std::move(text);
+  return value;
+}
+
+std::string to_flow(const Value& value) {
   std::string out;
   switch (value.kind) {
     case Value::Kind::null: return "~";
     case Value::Kind::scalar: return is_plain(value.text) ? value.text : quoted(value.text);
     case Value::Kind::list:
-      for (const Value& item : value.items) out += (out.empty() ? "" : ", ") + flow(item);
+      for (const Value& item : value.items) out += (out.empty() ? "" : ", ") + to_flow(item);
       return "[" + out + "]";
     case Value::Kind::map:
       for (const Value::Entry& e : value.entries)
-        out += (out.empty() ? "" : ", ") + flow(e.key) + ": " + flow(e.value);
+        out += (out.empty() ? "" : ", ") + to_flow(e.key) + ": " + to_flow(e.value);
       return "{" + out + "}";
   }
   return out;
 }
 
-}  // namespace
-
 std::string to_yaml(const Value& document) {
-  if (document.kind != Value::Kind::map) return flow(document) + "\n";
+  if (document.kind != Value::Kind::map) return to_flow(document) + "\n";
   std::string out;
-  for (const Value::Entry& e : document.entries) out += flow(e.key) + ": " + flow(e.value) + "\n";
+  for (const Value::Entry& e : document.entries)
+    out += to_flow(e.key) + ": " + to_flow(e.value) + "\n";
   return out;
 }
 

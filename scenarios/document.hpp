@@ -11,6 +11,8 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,26 @@ struct Value::Entry {
   Value value;
 };
 
+/// Returns a scalar, or a list of them, as a document would say it that was given no place.
+Value to_value(std::string text);
+template <class T>
+Value to_value(const T& value) {
+  if constexpr (std::is_same_v<T, Value>)
+    return value;
+  else if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return to_value(std::string(std::string_view(value)));
+  else if constexpr (std::is_same_v<T, bool>)
+    return to_value(std::string(value ? "true" : "false"));
+  else if constexpr (std::is_integral_v<T>)
+    return to_value(std::to_string(value));
+  else {
+    Value list;
+    list.kind = Value::Kind::list;
+    for (const auto& item : value) list.items.push_back(to_value(item));
+    return list;
+  }
+}
+
 /// Parses YAML (or JSON). `origin` names it in errors. Throws InputError with everything wrong.
 Value parse_document(const std::string& text, const std::string& origin);
 
@@ -57,6 +79,8 @@ Value load_document(const std::string& path);
 
 /// The document as YAML again, without its comments: a line per entry of the top, flow style below.
 std::string to_yaml(const Value& document);
+/// A value within a line of it.
+std::string to_flow(const Value& value);
 
 /// "; did you mean 'x.yaml'?" for a file that is not there.
 std::string nearest_file(const std::string& path);

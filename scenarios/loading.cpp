@@ -17,29 +17,16 @@
 namespace penstock {
 namespace {
 
-/// Applies the overrides; where one names another schedule, the rest of the job goes with it.
-void override_document(Value& document, const std::vector<Override>& overrides,
-                       Diagnostics& diagnostics) {
-  const bool other = std::ranges::find(overrides, "schedule", &Override::key) != overrides.end();
+/// Applies the changes; where one names another schedule, the rest of the job goes with it.
+void change_document(Value& document, const auto& changes, Diagnostics& diagnostics) {
+  std::vector<std::string> keys;
+  for (const auto& change : changes) keys.push_back(change.key);
+  const bool other = std::ranges::find(keys, "schedule") != keys.end();
   std::optional<Value> before;
   if (const Value* schedule = document.find("schedule"); other && schedule != nullptr)
     before = *schedule;
-  apply_overrides(document, overrides, diagnostics);
-  if (before) carry_over(document, &*before, overrides, diagnostics);
-}
-
-Scenario resolve_document(Value document, const std::string& origin,
-                          const std::vector<Override>& overrides, Documents& documents) {
-  Diagnostics diagnostics;
-  if (document.kind == Value::Kind::map) override_document(document, overrides, diagnostics);
-  const std::filesystem::path path(origin);
-  const Specification spec(document, path.parent_path().string(), documents, diagnostics);
-  Scenario scenario = resolve(spec);
-  for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
-  scenario.origin = origin;
-  scenario.text = to_yaml(document);
-  if (scenario.name.empty()) scenario.name = without_controls(path.stem().string());
-  return scenario;
+  apply_overrides(document, changes, diagnostics);
+  if (before) carry_over(document, &*before, keys, diagnostics);
 }
 
 std::vector<Diagnostic> wrong_values(Value document, const std::string& origin,
@@ -85,8 +72,7 @@ Scenario load_scenario(const std::string& path, const std::vector<Override>& ove
 
 Scenario parse_scenario(const std::string& text, const std::string& origin,
                         const std::vector<Override>& overrides) {
-  Documents documents;
-  return resolve_document(parse_document(text, origin), origin, overrides, documents);
+  return ScenarioTemplate(text, origin).resolve(overrides);
 }
 
 struct ScenarioTemplate::Files {
@@ -106,6 +92,10 @@ ScenarioTemplate::ScenarioTemplate(const std::string& text, const std::string& o
     : files_(std::make_shared<Files>(
           Files{origin, std::move(documents), parse_document(text, origin)})) {}
 
+ScenarioTemplate::ScenarioTemplate(Value document, const std::string& origin)
+    : files_(std::make_shared<Files>(
+          Files{origin, std::make_shared<Documents>(), std::move(document)})) {}
+
 ScenarioTemplate::ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents) {
   Value scenario = documents->load(path);
   files_ = std::make_shared<Files>(
@@ -123,9 +113,34 @@ std::vector<Diagnostic> ScenarioTemplate::check_alone(const Override& change) co
   return wrong_values(std::move(nothing), files_->origin, {change}, *files_->documents);
 }
 
-Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const {
-  return resolve_document(files_->scenario, files_->origin, overrides, *files_->documents);
+template <class Changes>
+Scenario ScenarioTemplate::resolve_changed(const Changes& changes) const {
+  Diagnostics diagnostics;
+  const auto changed = std::make_shared<Files>(*files_);
+  Value& document = changed->scenario;
+  if (document.kind == Value::Kind::map) change_document(document, changes, diagnostics);
+  const std::filesystem::path path(changed->origin);
+  const Specification spec(document, path.parent_path().string(), *changed->documents, diagnostics);
+  Scenario scenario = penstock::resolve(spec);
+  scenario.origin = changed->origin;
+  scenario.source = ScenarioTemplate(changed);
+  if (scenario.name.empty()) scenario.name = without_controls(path.stem().string());
+  return scenario;
 }
+
+Scenario ScenarioTemplate::resolve(const std::vector<Override>& overrides) const {
+  Scenario scenario = resolve_changed(overrides);
+  for (const Override& o : overrides) scenario.overrides.push_back(o.key + "=" + o.value);
+  return scenario;
+}
+
+Scenario ScenarioTemplate::with(const Settings& settings) const {
+  return resolve_changed(settings);
+}
+
+const Value& ScenarioTemplate::document() const { return files_->scenario; }
+
+std::string ScenarioTemplate::text() const { return files_ ? to_yaml(files_->scenario) : ""; }
 
 TransformerSpec load_model(const std::string& name) {
   Shipped file(name, "model", "models", name);

@@ -223,7 +223,7 @@ std::vector<std::string> left_out_of_megatron(const Scenario& s) {
           !(e.key.text == "stack" && s.stack.name == "megatron"))  // what an import assumes
         out.push_back(given(prefix + e.key.text, e.value));
   };
-  const Value document = parse_document(s.text, s.origin);
+  const Value& document = s.source.document();
   add_unsaid(document, "", kSaid);
   if (const Value* pipeline = document.find("pipeline")) {
     add_unsaid(*pipeline, "pipeline.", kSaidOfPipeline);

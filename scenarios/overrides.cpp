@@ -183,14 +183,6 @@ bool is_plain_word(std::string_view text) {
          std::ranges::all_of(text, inner) && text != "null" && text != "Null" && text != "NULL";
 }
 
-Value word_value(std::string_view word) {
-  Value value;
-  value.kind = Value::Kind::scalar;
-  value.text = word;
-  value.length = static_cast<int>(word.size());  // as parsed
-  return value;
-}
-
 /// `[1, 2, 3]`: nothing but such words between brackets, as most values of a plan's search are;
 /// none: something else, or so long that the parser is to say whether it is too long.
 std::optional<Value> plain_list(std::string_view text) {
@@ -204,7 +196,7 @@ std::optional<Value> plain_list(std::string_view text) {
     const std::size_t comma = std::min(text.find(','), text.size());
     const std::string_view word = text.substr(0, comma);
     if (!is_plain_word(word)) return std::nullopt;
-    list.items.push_back(word_value(word));
+    list.items.push_back(to_value(word));
     if (comma == text.size()) return list;
     text.remove_prefix(comma + 1);
     if (text.starts_with(' ')) text.remove_prefix(1);
@@ -222,7 +214,7 @@ Value parse_value(const std::string& text, const KeyRow* row, const std::string&
     value.text = text;
     return value;
   }
-  if (is_plain_word(text)) return word_value(text);
+  if (is_plain_word(text)) return to_value(text);
   if (auto list = plain_list(text)) return std::move(*list);
   return parse_document(text, origin);
 }
@@ -264,6 +256,15 @@ Path resolved(const std::string& key, const std::string& origin) {
   return path;
 }
 
+/// Sets a value that errors show as that of `origin`.
+void place(Value& document, const Path& path, Value value, const std::string& origin) {
+  Value flag;
+  const auto source = std::make_shared<Source>(Source{origin, {}});
+  move_to(source, value);
+  move_to(source, flag);
+  set(document, path, flag, std::move(value));
+}
+
 void apply(Value& document, const Override& change, const std::string& origin) {
   const Path path = resolved(change.key, origin);
   const KeyRow* row = key_row(path);
@@ -271,12 +272,7 @@ void apply(Value& document, const Override& change, const std::string& origin) {
     throw InputError(origin, fmt::format("a list needs brackets: {}=[{}]", printable(change.key),
                                          printable(change.value)));
   }
-  Value value = parse_value(change.value, row, origin);
-  Value flag;
-  const auto source = std::make_shared<Source>(Source{origin, {}});
-  move_to(source, value);
-  move_to(source, flag);
-  set(document, path, flag, std::move(value));
+  place(document, path, parse_value(change.value, row, origin), origin);
 }
 
 }  // namespace
@@ -345,5 +341,12 @@ void apply_overrides(Value& document, const std::vector<Override>& overrides,
     }
   }
 }
+
+void apply_overrides(Value& document, const Settings& settings, Diagnostics&) {
+  for (const Setting& setting : settings)
+    place(document, split_path(setting.key), setting.value, "--set " + setting.key);
+}
+
+std::string Setting::text() const { return key + "=" + to_flow(value); }
 
 }  // namespace penstock

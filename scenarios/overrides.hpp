@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `--set key=value`: changes to a document before it is read.
+// `--set key=value`, and values of the code's own: changes to a document before it is read.
 #pragma once
 
 #include "scenarios/scenario.hpp"
@@ -10,6 +10,8 @@ namespace penstock {
 /// Applies the overrides in order; what is wrong with them goes to `diagnostics`.
 void apply_overrides(Value& document, const std::vector<Override>& overrides,
                      Diagnostics& diagnostics);
+/// The same of values.
+void apply_overrides(Value& document, const Settings& settings, Diagnostics& diagnostics);
 
 /// The full path of a key as `--set` takes it, by the names of the table ({"pipeline", "stages"}
 /// for `depth`). Throws InputError about `origin`, with a suggestion.

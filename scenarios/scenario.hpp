@@ -8,6 +8,7 @@
 #include "models/pipedream_profile.hpp"
 #include "models/stage_costs.hpp"
 #include "models/training.hpp"
+#include "scenarios/document.hpp"
 #include "schedules/lowering.hpp"
 #include "sim/engine.hpp"
 
@@ -57,13 +58,77 @@ struct Parallelism {
   double samples_per_update() const;
 };
 
+struct Scenario;
+
+/// One `--set key=value`. Keys reach any place (`pipeline.stages`); a key without dots when it is
+/// unique among all keys.
+struct Override {
+  std::string key, value;
+};
+
+/// Splits "key=value". Throws InputError.
+Override parse_override(const std::string& text);
+
+/// A value of a key as the code that chooses it has it, where `--set` gives text.
+struct Setting {
+  /// `key`: its full path, such as pipeline.stages.
+  Setting(std::string key, const auto& value) : key(std::move(key)), value(to_value(value)) {}
+
+  /// Returns it as `--set` takes it: "pipeline.stages=8".
+  std::string text() const;
+
+  std::string key;
+  Value value;
+};
+using Settings = std::vector<Setting>;
+
+/// A scenario read once and resolved many times, each time as load_scenario would. Models, clusters
+/// and devices that it names are read when they are first needed, and not again. Thread-safe.
+/// Precondition of what is asked of one: it was not made by default.
+class ScenarioTemplate {
+ public:
+  ScenarioTemplate() = default;
+  /// Throws InputError when the file cannot be read.
+  explicit ScenarioTemplate(const std::string& path);
+  /// All files are read through `documents`.
+  ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents);
+  /// Of this text; `origin` names it in errors. Throws InputError when it is no YAML.
+  ScenarioTemplate(const std::string& text, const std::string& origin);
+  ScenarioTemplate(const std::string& text, const std::string& origin,
+                   std::shared_ptr<Documents> documents);
+  /// The same of what was read already.
+  ScenarioTemplate(Value document, const std::string& origin);
+  /// Throws InputError with everything that is wrong.
+  Scenario resolve(const std::vector<Override>& overrides) const;
+  /// The same with other values, which are not printed and read again.
+  Scenario with(const Settings& settings) const;
+
+  /// What was read; of a resolved scenario with its overrides and settings.
+  const Value& document() const;
+  /// The document as YAML.
+  std::string text() const;
+
+  /// What is wrong with values each by itself; reads every file that is named (parts.hpp).
+  std::vector<Diagnostic> check(const std::vector<Override>& overrides) const;
+  /// The same of nothing but this change.
+  std::vector<Diagnostic> check_alone(const Override& change) const;
+
+ private:
+  struct Files;
+  explicit ScenarioTemplate(std::shared_ptr<const Files> files) : files_(std::move(files)) {}
+  template <class Changes>
+  Scenario resolve_changed(const Changes& changes) const;
+
+  std::shared_ptr<const Files> files_;
+};
+
 struct Scenario : Parallelism {
   /// What F of all stages takes, where the model gives times; none where they follow from its
   /// shape.
   std::optional<double> given_forward_s_per_sample() const;
   std::string name;
-  std::string origin;  ///< the file it was read from
-  std::string text;    ///< as YAML, the overrides applied
+  std::string origin;       ///< the file it was read from
+  ScenarioTemplate source;  ///< what it was made from, the overrides applied
 
   /// What of the real model is left out (model.missing): memory is at least, speed at best what
   /// results say; and what is left out that saves memory (model.missing_saves): it is at most that.
@@ -96,6 +161,8 @@ struct Scenario : Parallelism {
   std::vector<std::string> file_notes;  ///< those of other tools' files, whatever the job is
   std::vector<std::string> notes;       ///< what the reader decided or left out, for the user
 
+  /// As YAML, the overrides applied.
+  std::string text() const { return source.text(); }
   /// Of the smallest of a device's GPUs; 0 where none is known.
   std::int64_t capacity_bytes(int device) const;
 };
@@ -113,44 +180,10 @@ ScheduleShape told_shape(const Parallelism& job, const std::vector<StageCosts>& 
 /// Of each virtual stage, its position; where two positions have the same stages, the first.
 std::vector<std::uint32_t> sharing_positions(const Placement& placement);
 
-/// One `--set key=value`. Keys reach any place (`pipeline.stages`); a key without dots when it is
-/// unique among all keys.
-struct Override {
-  std::string key, value;
-};
-
-/// Splits "key=value". Throws InputError.
-Override parse_override(const std::string& text);
-
 /// Reads, checks and resolves a scenario. Throws InputError with everything that is wrong.
 Scenario load_scenario(const std::string& path, const std::vector<Override>& overrides = {});
 Scenario parse_scenario(const std::string& text, const std::string& origin,
                         const std::vector<Override>& overrides = {});
-
-/// A scenario read once and resolved many times, each time as load_scenario would. Models, clusters
-/// and devices that it names are read when they are first needed, and not again. Thread-safe.
-class ScenarioTemplate {
- public:
-  /// Throws InputError when the file cannot be read.
-  explicit ScenarioTemplate(const std::string& path);
-  /// All files are read through `documents`.
-  ScenarioTemplate(const std::string& path, std::shared_ptr<Documents> documents);
-  /// Of this text; `origin` names it in errors. Throws InputError when it is no YAML.
-  ScenarioTemplate(const std::string& text, const std::string& origin);
-  ScenarioTemplate(const std::string& text, const std::string& origin,
-                   std::shared_ptr<Documents> documents);
-  /// Throws InputError with everything that is wrong.
-  Scenario resolve(const std::vector<Override>& overrides) const;
-
-  /// What is wrong with values each by itself; reads every file that is named (parts.hpp).
-  std::vector<Diagnostic> check(const std::vector<Override>& overrides) const;
-  /// The same of nothing but this change.
-  std::vector<Diagnostic> check_alone(const Override& change) const;
-
- private:
-  struct Files;
-  std::shared_ptr<Files> files_;
-};
 
 /// The folder with the shipped models/ and scenarios/: $PENSTOCK_HOME, else share/penstock of the
 /// installation around this program, else where it was built.

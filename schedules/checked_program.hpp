@@ -40,6 +40,11 @@ class ProgramCache {
  public:
   std::shared_ptr<const CheckedProgram> get(const Schedule& schedule, const ScheduleShape& shape,
                                             const LoweringOptions& options);
+  /// Keeps one that was made elsewhere, as `get` would have made it.
+  void keep(const Schedule& schedule, const ScheduleShape& shape, const LoweringOptions& options,
+            std::shared_ptr<const CheckedProgram> made) {
+    keep({&schedule, shape, options, std::move(made)});
+  }
 
  private:
   struct Entry {

@@ -154,7 +154,7 @@ std::string Evaluator::expected_error(const Point& point) const {
 
 std::optional<std::string> Evaluator::fitting_split(const Point& point) const {
   try {
-    return fitting_split_unless_listed(parts_->scenario(point));
+    return fitting_split_unless_listed(parts_->scenario(point), AdviceEffort::full);
   } catch (const InputError&) {
     return std::nullopt;
   }

@@ -33,6 +33,12 @@ TimeWindow window_of(const Arguments& arguments) {
   return {*from, *to};
 }
 
+/// --advice.
+AdviceEffort advice_of(const Arguments& arguments) {
+  const auto* const named = std::ranges::find(kAdviceNames, arguments.value("advice", "usual"));
+  return AdviceEffort(named - kAdviceNames);
+}
+
 /// Before a run that takes long.
 void say_size(const Scenario& scenario) {
   constexpr std::uint64_t kLarge = 5'000'000;
@@ -58,7 +64,8 @@ int run_simulate(const Arguments& arguments) {
   result.perturbed = std::move(perturbed);
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"), window);
-  if (!events_only || arguments.flag("report")) add_help(simulation, result);
+  const AdviceEffort effort = advice_of(arguments);
+  if (!events_only || arguments.flag("report")) add_help(simulation, result, effort);
   if (arguments.flag("report"))
     write_report(simulation_report(simulation, result, arguments, window),
                  arguments.value("report"));
@@ -74,7 +81,8 @@ int run_simulate(const Arguments& arguments) {
   if (format == "table") {
     put_result(arguments, to_table(simulation, result, options));
   } else {
-    note_fitting_split(scenario, result);  // for `compare`, which shows notes of saved results
+    note_fitting_split(scenario, result,
+                       effort);  // for `compare`, which shows notes of saved results
     const Json json = to_json(simulation, result, options);
     put_result(arguments, format == "csv" ? to_csv({summary_row(json)}) : json.dump(2) + "\n");
   }

@@ -46,7 +46,7 @@ Validated validated(const std::string& path, const Arguments& arguments) {
                                 engine_of(arguments, EngineChoice::automatic));
   const Validation validation = both.validation();
   if (arguments.flag("trace")) both.write_trace(arguments.value("trace"), PENSTOCK_VERSION);
-  Validated out{row_json(both.input(), validation), both.simulation.scenario.text};
+  Validated out{row_json(both.input(), validation), both.simulation.scenario.text()};
   out.row["engine"] = both.simulation.engine;
   out.row["file"] = path;
   if (arguments.flag("report")) out.sections = validation_sections(both.input(), validation);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/search/bound.hpp"
 
+#include "scenarios/keys.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -74,14 +76,35 @@ double stash_bytes(const StagePart& part, const Held& stash) {
 
 }  // namespace
 
-Bounds::Bounds(const Problem& problem, const Axes& axes)
+Understood understood_of(const Scenario& base, const std::vector<std::string>& kept_keys) {
+  const auto known = [](const std::string& key) {
+    return place_of_choice("optimizer_sync|reduction", key).has_value();
+  };
+  if (!std::ranges::all_of(kept_keys, known)) return Understood::work;
+  const std::pair<bool, Understood> features[] = {
+      {base.profile.has_value(), Understood::cuts},          // layers differ
+      {base.layer_profile.has_value(), Understood::layers},  // some is taken once per stage
+  };
+  Understood least = Understood::orders;
+  for (const auto& [has, most] : features)
+    if (has) least = std::min(least, most);
+  return least;
+}
+
+Understood understood_of(const Problem& problem) {
+  return understood_of(problem.base(), problem.kept_keys());
+}
+
+Bounds::Bounds(const Problem& problem, const Axes& axes, Understood understood)
     : problem_(problem),
+      understood_(understood),
       steps_(axes),
       recomputes_(steps_.whole()),
       all_flush_(all_flush(axes)),
-      capacity_(capacity_of(problem.base().cluster)) {
+      capacity_(understood == Understood::work ? kInfinite : capacity_of(problem.base().cluster)) {
   const Cluster& cluster = problem.base().cluster;
-  if (problem.base().lowering.transfers == Transfers::free) return;
+  if (problem.base().lowering.transfers == Transfers::free || understood == Understood::work)
+    return;
   const bool known =
       cluster.link ||
       (!cluster.network && cluster.groups.empty() &&
@@ -156,14 +179,16 @@ Bound Bounds::bound_of(const Shape& shape) {
   const auto m = static_cast<double>(shape.microbatches);
   Bound bound;
   bound.time_s = m * all.work_s() / p;
-  if (p > 1) bound.time_s += (all.step_s + reduce_s(shape, all.reduced_bytes)) / p;
+  const bool knows_more = understood_ > Understood::work;
+  if (p > 1 && knows_more) bound.time_s += (all.step_s + reduce_s(shape, all.reduced_bytes)) / p;
   // Without a flush it is device 0 whose updates are counted.
   if (!all_flush_ && p > 1) bound.time_s = std::min(bound.time_s, m * time.part(0, 1).work_s());
+  if (!knows_more) return bound;
   // The fullest device has its share of the state at least. Runs of a profile's layers differ, and
   // the device with the most may have any.
   bound.memory_bytes = all.static_bytes / p;
   bound.fits = bound.memory_bytes <= capacity_;
-  if (problem_.base().profile) return bound;
+  if (understood_ < Understood::layers) return bound;
   const int most = (layers + p - 1) / p;  // some device has as many, in the middle or more
   double least = kInfinite;
   for (const Recomputation& r : recomputes_) {
@@ -184,7 +209,7 @@ std::vector<int> Bounds::most_layers(const PlanFamily& family) {
   const int layers = problem_.layers();
   const Stash& stash = stashes_.stash_of(family);
   std::vector<int> most(stash.until_input.size(), layers);
-  if (capacity_ == kInfinite || problem_.base().profile) return most;
+  if (capacity_ == kInfinite || understood_ < Understood::layers) return most;
   const std::vector<Level> all = levels(family);
   std::map<Held, int> known;
   for (std::size_t d = 0; d < most.size(); ++d) {
@@ -212,6 +237,10 @@ Bound Bounds::bound_of(const PlanFamily& family, Candidate* good) {
   };
   if (reach() < problem_.layers() || std::ranges::min(most) < 1)
     return {.time_s = kInfinite, .fits = false};
+  if (understood_ == Understood::work) {
+    if (good != nullptr) *good = balanced(family, most);
+    return bound_of(family.shape);
+  }
   const bool line = family.stages() == family.shape.depth && !mirrored(family);
   Bound bound = line ? of_line(family, most, good) : of_many(family, most, good);
   bound.memory_bytes = bound_of(family.shape).memory_bytes;
@@ -376,8 +405,7 @@ Bounds::Extra Bounds::extra_s(const PlanFamily& family, const Held& stash) {
   const std::vector<double> nothing(static_cast<std::size_t>(layers) + 1, 0);
   Extra out{nothing, nothing};
   // Of measured stages some is taken once, whatever their layers.
-  if (capacity_ == kInfinite || problem_.base().profile || problem_.base().layer_profile)
-    return out;
+  if (capacity_ == kInfinite || understood_ < Understood::orders) return out;
   const std::vector<LevelUse> uses = level_uses(family);
   std::vector<std::pair<double, double>> until_input, until_weights;  // bytes and extra
   for (const LevelUse& use : uses) {
@@ -474,7 +502,8 @@ double Bounds::first_layer_s(const PlanFamily& family) {
 
 Bound Bounds::rough(const PlanFamily& family) {
   Bound bound = bound_of(family.shape);
-  if (family.schedule->flushes()) bound.time_s = std::max(bound.time_s, mean_s(family, 0));
+  if (family.schedule->flushes() && understood_ > Understood::work)
+    bound.time_s = std::max(bound.time_s, mean_s(family, 0));
   return bound;
 }
 
@@ -482,7 +511,7 @@ Bound Bounds::rough(const PlanFamily& family) {
 Bound Bounds::of_many(const PlanFamily& family, const std::vector<int>& most, Candidate* good) {
   if (good != nullptr) *good = balanced(family, most);
   if (!family.schedule->flushes()) return {.time_s = first_layer_s(family)};
-  const Dealt dealt = problem_.base().profile ? Dealt{} : deal_out(family);
+  const Dealt dealt = understood_ < Understood::layers ? Dealt{} : deal_out(family);
   if (dealt.extra_s == kInfinite) return {.time_s = kInfinite, .fits = false};
   return {.time_s = std::max(mean_s(family, dealt.extra_s), dealt.largest_s)};
 }
@@ -517,7 +546,7 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
     return found->second * added_s;
   };
   const auto level_of = [&](std::size_t d) {
-    if (all.size() == 1 || problem_.base().profile || single) return std::size_t{0};
+    if (all.size() == 1 || understood_ < Understood::layers || single) return std::size_t{0};
     const int n = held(d);
     const auto [found, added] = known.try_emplace({stash.held_on(d), n}, 0);
     std::size_t& l = found->second;

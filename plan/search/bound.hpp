@@ -64,6 +64,9 @@
 // (Kelley, "The cutting-plane method for solving convex programs", J. SIAM 8, 1960), and branches
 // where layers are no integers (Land and Doig, Econometrica 28, 1960).
 //
+// All this holds for what the bounds understand. Of a problem with a feature that they do not know
+// (Understood) remains the bound by work: T >= m * all work / p.
+//
 // For a shape, whose schedule is not chosen either: T >= (m * all work + reduce + step) / p; where
 // schedules without a flush may be chosen, no more than m times the first layer's work.
 #pragma once
@@ -91,10 +94,26 @@ struct OrderBound {
   std::vector<Candidate> good{};  ///< nearly as fast as that, if they fit
 };
 
+/// What bounds understand of a problem, each more than the one before. What is not understood gets
+/// no bound that rests on it.
+enum class Understood : std::uint8_t {
+  work,    ///< what ops take: an update is all of it, divided evenly among the devices
+  cuts,    ///< and what runs of layers take and hold, messages and reductions
+  layers,  ///< and that any so many layers of the middle are alike
+  orders,  ///< and that what a layer adds when it is recomputed is known
+};
+/// Returns what is understood of a scenario by the features that it has, of a declared list, and by
+/// the keys of its pipeline that are kept: `work` where one of these is none of those that bounds
+/// know.
+Understood understood_of(const Scenario& base, const std::vector<std::string>& kept_keys);
+Understood understood_of(const Problem& problem);
+
 /// Bounds of one problem; keeps what it computed. Not thread-safe.
 class Bounds {
  public:
-  Bounds(const Problem& problem, const Axes& axes);
+  Bounds(const Problem& problem, const Axes& axes)
+      : Bounds(problem, axes, understood_of(problem)) {}
+  Bounds(const Problem& problem, const Axes& axes, Understood understood);
 
   /// Whatever schedule and recomputation of the axes is chosen.
   Bound bound_of(const Shape& shape);
@@ -179,6 +198,7 @@ class Bounds {
   double first_layer_s(const PlanFamily& family);
 
   const Problem& problem_;
+  const Understood understood_;
   const RecomputeSteps steps_;
   const std::vector<Recomputation>& recomputes_;  // that a stage may choose, the least first
   bool all_flush_;                                // no schedule without a flush may be chosen

@@ -13,82 +13,74 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <numeric>
 #include <set>
-#include <span>
 
 namespace penstock {
 namespace {
 
-/// Keys of a scenario and of its pipeline that the search leaves as they are.
-constexpr std::array<std::string_view, 8> kKept{
-    "name", "model", "cluster", "stack", "transfers", "training", "samples_per_epoch", "most_ops"};
-constexpr std::array<std::string_view, 2> kKeptOfPipeline{"optimizer_sync", "reduction"};
-/// Those that it chooses, or keeps as values of what it chooses.
-constexpr std::array<std::string_view, 3> kChosen{"schedule", "batches", "pipeline"};
-constexpr std::array<std::string_view, 20> kChosenOfPipeline{"stages",
-                                                             "chunks",
-                                                             "memory_limit",
-                                                             "checkpoint",
-                                                             "width",
-                                                             "tensor",
-                                                             "context",
-                                                             "sequence_parallel",
-                                                             "transfers_divided",
-                                                             "split",
-                                                             "distributed_optimizer",
-                                                             "microbatch_size",
-                                                             "microbatches",
-                                                             "recompute",
-                                                             "global_batch_size",
-                                                             "recompute_method",
-                                                             "recompute_layers",
-                                                             "rank_order",
-                                                             "replication",
-                                                             "placement"};
-/// Those that belong to a schedule as it is given: plans have its usual ones.
-constexpr std::array<std::string_view, 6> kOfGivenSchedule{
-    "group", "correction", "accumulation_steps", "vertical_sync", "stashing", "weight_copies"};
+struct TreatedKeys {
+  std::string_view section;
+  Treatment treatment;
+  std::string_view keys;  ///< separated by '|'
+};
+
+/// Each key of a scenario and of its pipeline, once.
+constexpr TreatedKeys kTreated[] = {
+    {"scenario", Treatment::kept,
+     "name|model|cluster|stack|transfers|training|samples_per_epoch|most_ops"},
+    {"scenario", Treatment::chosen, "schedule|batches|pipeline"},
+    {"scenario", Treatment::refused, "perturbations"},
+    {"pipeline", Treatment::kept, "optimizer_sync|reduction"},
+    {"pipeline", Treatment::chosen,
+     "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
+     "transfers_divided|split|distributed_optimizer|microbatch_size|microbatches|recompute|"
+     "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
+    {"pipeline", Treatment::of_given_job,
+     "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules"},
+};
 
 constexpr std::int64_t kMostOps = 50'000'000;  ///< a scenario's usual most_ops
 
-bool is_among(const auto& keys, std::string_view key) {
-  return std::ranges::find(keys, key) != keys.end();
+/// By the name that the document has, which may be another one of the key's.
+std::optional<Treatment> treatment_of(std::string_view section, const Value::Entry& entry) {
+  const KeyRow* row = find_key(section, entry.key.text);
+  return row == nullptr ? std::nullopt : penstock::treatment_of(section, row->key);
 }
 
-Value only(const Value& map, std::span<const std::string_view> keys) {
+/// What is kept of a section.
+Value kept_of(const Value& map, std::string_view section) {
   Value out = map;
-  std::erase_if(out.entries,
-                [&](const Value::Entry& entry) { return !is_among(keys, entry.key.text); });
+  std::erase_if(out.entries, [&](const Value::Entry& entry) {
+    return treatment_of(section, entry) != Treatment::kept;
+  });
   return out;
 }
 
 /// Throws InputError for keys that plans can neither choose nor keep; returns those of the pipeline
 /// that only the job as given has.
-std::vector<std::string> check_keys(const Value& document, const std::string& origin) {
+std::vector<std::string> check_keys(const Value& document) {
   std::vector<Diagnostic> wrong;
   std::vector<std::string> left_out;
-  const auto refuse = [&](const std::string& key, const std::string& why) {
-    wrong.push_back({{origin + ", " + key, 0, 0}, why, "", 1, 0});
+  const auto check = [&](std::string_view section, const Value::Entry& entry) {
+    const auto treatment = treatment_of(section, entry);
+    const bool empty = entry.value.kind == Value::Kind::null ||
+                       (entry.value.kind == Value::Kind::map && entry.value.entries.empty());
+    if (treatment == Treatment::of_given_job)
+      left_out.push_back(fmt::format(
+          "{}.{}: {}", section, find_key(section, entry.key.text)->key,
+          entry.value.kind == Value::Kind::scalar ? entry.value.text : to_flow(entry.value)));
+    if (treatment == Treatment::refused && !empty)
+      wrong.push_back(entry.key.diagnostic(kPlansAreUndisturbed));
+    if (!treatment)
+      wrong.push_back(entry.key.diagnostic(
+          fmt::format("'{}' is a key that a plan can neither choose nor keep; take it out",
+                      printable(entry.key.text))));
   };
-  for (const Value::Entry& entry : document.entries) {
-    const std::string& key = entry.key.text;
-    const bool empty = entry.value.kind == Value::Kind::null || entry.value.entries.empty();
-    if (key == "perturbations" && !empty) refuse(key, kPlansAreUndisturbed);
-    if (key == "perturbations" || is_among(kKept, key) || is_among(kChosen, key)) continue;
-    refuse(key, "a plan can neither choose nor keep it; take it out");
-  }
-  const Value* pipeline = document.find("pipeline");
-  if (pipeline != nullptr)
-    for (const Value::Entry& entry : pipeline->entries) {
-      const std::string key = key_path("pipeline." + entry.key.text, origin).back();
-      if (is_among(kOfGivenSchedule, key))
-        left_out.push_back(fmt::format("pipeline.{}: {}", key, entry.value.text));
-      else if (!is_among(kKeptOfPipeline, key) && !is_among(kChosenOfPipeline, key))
-        refuse("pipeline." + key, "a plan can neither choose nor keep it; take it out");
-    }
+  for (const Value::Entry& entry : document.entries) check("scenario", entry);
+  if (const Value* pipeline = document.find("pipeline"))
+    for (const Value::Entry& entry : pipeline->entries) check("pipeline", entry);
   if (!wrong.empty()) throw InputError(wrong);
   return left_out;
 }
@@ -98,25 +90,23 @@ const Value* of_pipeline(const Value& document, const char* key) {
 }
 
 /// The scenario without what the search chooses.
-std::string problem_text(const Value& document) {
-  Value kept = only(document, kKept);
+Value kept_of(const Value& document) {
+  Value kept = kept_of(document, "scenario");
   const Value* pipeline = document.find("pipeline");
   if (pipeline != nullptr && pipeline->kind == Value::Kind::map) {
-    Value::Entry entry;
-    entry.key.kind = Value::Kind::scalar;
-    entry.key.text = "pipeline";
-    entry.value = only(*pipeline, kKeptOfPipeline);
-    if (!entry.value.entries.empty()) kept.entries.push_back(entry);
+    Value of_pipeline = kept_of(*pipeline, "pipeline");
+    if (!of_pipeline.entries.empty())
+      kept.entries.push_back({to_value("pipeline"), std::move(of_pipeline)});
   }
-  return to_yaml(kept);
+  return kept;
 }
 
 /// Costs that were measured are known of what the scenario runs, if of nothing else.
-void add_measured_choice(const Value& document, std::vector<Override>& overrides) {
+void add_measured_choice(const Value& document, Settings& settings) {
   for (const char* key : {"microbatch_size", "recompute"}) {
     const Value* value = of_pipeline(document, key);
     if (value != nullptr && value->kind == Value::Kind::scalar)
-      overrides.push_back({std::string("pipeline.") + key, value->text});
+      settings.emplace_back(std::string("pipeline.") + key, *value);
   }
 }
 
@@ -147,7 +137,7 @@ std::vector<bool> values_of(std::optional<bool> said) {
 
 /// Activations that each device has room for, where the order is searched for and may take more;
 /// empty: it takes what it takes.
-std::string memory_limits(const Scenario& scenario) {
+std::vector<std::string> memory_limits(const Scenario& scenario) {
   constexpr int kMessages = 4;  // of a stage that wait
   constexpr double kDigits = 1e4;
   const Schedule& schedule = *scenario.schedule;
@@ -177,7 +167,9 @@ std::string memory_limits(const Scenario& scenario) {
   }
   const bool usual = std::ranges::min(limited.memory_limits) >= schedule.usual_limit;
   if (usual || !schedule.refuse(limited).empty()) return {};
-  return fmt::format("[{:.4f}]", fmt::join(limited.memory_limits, ", "));
+  std::vector<std::string> out;
+  for (const double limit : limited.memory_limits) out.push_back(fmt::format("{:.4f}", limit));
+  return out;
 }
 
 std::vector<int> up_to(int n) {
@@ -261,13 +253,20 @@ std::vector<int> layers_of(const Scenario& base) {
       base.transformer ? static_cast<std::size_t>(base.transformer->num_layers) : 0, 1);
 }
 
-std::int64_t batch_of(const Value& document, const std::string& text, const std::string& origin) {
+std::int64_t batch_of(const Value& document, const std::string& origin) {
   if (document.find("schedule") == nullptr)
     throw InputError(origin, "gives no batch: say how many samples an update has (--batch)");
-  return static_cast<std::int64_t>(parse_scenario(text, origin).samples_per_update());
+  return static_cast<std::int64_t>(
+      ScenarioTemplate(document, origin).with({}).samples_per_update());
 }
 
 }  // namespace
+
+std::optional<Treatment> treatment_of(std::string_view section, std::string_view key) {
+  for (const TreatedKeys& treated : kTreated)
+    if (treated.section == section && place_of_choice(treated.keys, key)) return treated.treatment;
+  return std::nullopt;
+}
 
 int PlanFamily::stages() const {
   return schedule->layout == Layout::mirrored ? shape.depth : shape.depth * chunks;
@@ -320,29 +319,24 @@ std::vector<Checkpoint> checkpoints_of(const std::vector<Recomputation>& stages)
   return out;
 }
 
-Problem::Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom)
-    : text_(text), origin_(std::move(origin)), headroom_(headroom) {
-  Value document = parse_document(text, origin_);
-  left_out_ = check_keys(document, origin_);
-  scenario_.emplace(problem_text(document), origin_);
-  std::vector<Override> base{
-      {"schedule", "1f1b"}, {"pipeline.stages", "1"}, {"pipeline.width", "1"}};
-  add_measured_choice(document, base);
-  base_ = scenario_->resolve(base);
-  if (document.find("stack") == nullptr && !base_.stack.name.empty()) {
+Problem::Problem(Value document, std::string origin, std::int64_t batch, double headroom)
+    : document_(std::move(document)), origin_(std::move(origin)), headroom_(headroom) {
+  left_out_ = check_keys(document_);
+  scenario_ = ScenarioTemplate(kept_of(document_), origin_);
+  Settings base{{"schedule", "1f1b"}, {"pipeline.stages", 1}, {"pipeline.width", 1}};
+  add_measured_choice(document_, base);
+  base_ = scenario_.with(base);
+  if (document_.find("stack") == nullptr && !base_.stack.name.empty()) {
     // The usual one, which plans say: they are to be read without knowing it.
-    Value::Entry stack;
-    stack.key.kind = stack.value.kind = Value::Kind::scalar;
-    stack.key.text = "stack";
-    stack.value.text = base_.stack.name;
-    const auto cluster = std::ranges::find(document.entries, "cluster",
+    Value kept = kept_of(document_);
+    const auto cluster = std::ranges::find(kept.entries, "cluster",
                                            [](const Value::Entry& e) { return e.key.text; });
-    document.entries.insert(cluster == document.entries.end() ? cluster : std::next(cluster),
-                            std::move(stack));
-    scenario_.emplace(problem_text(document), origin_);
+    kept.entries.insert(cluster == kept.entries.end() ? cluster : std::next(cluster),
+                        {to_value("stack"), to_value(base_.stack.name)});
+    scenario_ = ScenarioTemplate(std::move(kept), origin_);
   }
   keep_free(base_.cluster, headroom_);
-  const Value* most_ops = document.find("most_ops");
+  const Value* most_ops = document_.find("most_ops");
   most_ops_ = (most_ops == nullptr ? std::nullopt : parse_number<std::int64_t>(most_ops->text))
                   .value_or(kMostOps);
   joined_ = layers_of(base_);
@@ -350,18 +344,18 @@ Problem::Problem(const std::string& text, std::string origin, std::int64_t batch
     throw InputError(origin_ + ", model",
                      "a model by costs is given stage by stage and cannot be cut: the search needs "
                      "a model by shape or a profile of layers");
-  batch_ = batch > 0 ? batch : batch_of(document, text, origin_);
+  batch_ = batch > 0 ? batch : batch_of(document_, origin_);
   plain_reduction_ =
-      of_pipeline(document, "reduction") == nullptr && !base_.stack.overlaps_reduction;
-  sequence_parallel_ = said(document, "sequence_parallel");
-  distributed_optimizer_ = said(document, "distributed_optimizer");
-  transfers_divided_ = said(document, "transfers_divided").value_or(false);
-  if (const Value* degree = of_pipeline(document, "context"))
+      of_pipeline(document_, "reduction") == nullptr && !base_.stack.overlaps_reduction;
+  sequence_parallel_ = said(document_, "sequence_parallel");
+  distributed_optimizer_ = said(document_, "distributed_optimizer");
+  transfers_divided_ = said(document_, "transfers_divided").value_or(false);
+  if (const Value* degree = of_pipeline(document_, "context"))
     context_ = parse_number<int>(degree->text);
 }
 
-std::optional<std::string> Problem::text_of_kind(const std::string& device) const {
-  Value document = parse_document(text_, origin_);
+std::optional<Value> Problem::document_of_kind(const std::string& device) const {
+  Value document = document_;
   const auto cluster = std::ranges::find(document.entries, "cluster",
                                          [](const Value::Entry& e) { return e.key.text; });
   if (cluster == document.entries.end()) return std::nullopt;
@@ -371,21 +365,23 @@ std::optional<std::string> Problem::text_of_kind(const std::string& device) cons
   kept.items.clear();
   for (std::size_t g = 0; g < groups->items.size(); ++g)
     if (base_.cluster.groups[g].node.device.name == device) kept.items.push_back(groups->items[g]);
-  Value::Entry entry;
-  entry.key.kind = Value::Kind::scalar;
-  entry.key.text = "groups";
-  entry.value = std::move(kept);
   if (cluster->value.kind != Value::Kind::map) {
-    Value::Entry base = entry;
-    base.key.text = "base";
-    base.value = cluster->value;
+    Value::Entry base{to_value("base"), cluster->value};
     cluster->value.kind = Value::Kind::map;
     cluster->value.entries = {std::move(base)};
   }
   std::erase_if(cluster->value.entries,
                 [](const Value::Entry& e) { return e.key.text == "groups"; });
-  cluster->value.entries.push_back(std::move(entry));
-  return to_yaml(document);
+  cluster->value.entries.push_back({to_value("groups"), std::move(kept)});
+  return document;
+}
+
+std::vector<std::string> Problem::kept_keys() const {
+  std::vector<std::string> keys;
+  if (const Value* pipeline = scenario_.document().find("pipeline"))
+    for (const Value::Entry& entry : pipeline->entries)
+      keys.emplace_back(find_key("pipeline", entry.key.text)->key);
+  return keys;
 }
 
 Axes Problem::axes(bool asynchronous) const {
@@ -471,51 +467,45 @@ int Choice::gpus() const {
          family.shape.context;
 }
 
-std::vector<Override> Problem::overrides(const Choice& choice) const {
+Settings Problem::settings(const Choice& choice) const {
   const PlanFamily& family = choice.family;
   const Shape& shape = family.shape;
-  const std::string widths = choice.widths.empty()
-                                 ? fmt::format("{}", shape.width)
-                                 : fmt::format("[{}]", fmt::join(choice.widths, ", "));
+  Settings out{{"schedule", family.schedule->name},
+               {"batches", batches_of(choice)},
+               {"pipeline.stages", shape.depth}};
+  const auto add = [&](bool wanted, const char* key, const auto& value) {
+    if (wanted) out.emplace_back(std::string("pipeline.") + key, value);
+  };
+  add(choice.widths.empty(), "width", shape.width);
+  add(!choice.widths.empty(), "width", choice.widths);
+  add(true, "microbatch_size", shape.microbatch_size);
   // Replicas may be added to the plan without another batch, where all stages have as many.
-  const auto batch = [&]() -> Override {
-    if (!choice.widths.empty() || choice.divided)
-      return {"pipeline.microbatches", fmt::format("{}", shape.microbatches)};
-    return {"pipeline.global_batch_size",
-            fmt::format("{}", shape.microbatches * shape.microbatch_size * shape.width)};
-  };
-  std::vector<Override> out{
-      {"schedule", std::string(family.schedule->name)},
-      {"batches", fmt::format("{}", batches_of(choice))},
-      {"pipeline.stages", fmt::format("{}", shape.depth)},
-      {"pipeline.width", widths},
-      {"pipeline.microbatch_size", fmt::format("{}", shape.microbatch_size)},
-      batch(),
-      {"pipeline.split",
-       choice.layers.empty() ? "balanced" : fmt::format("[{}]", fmt::join(choice.layers, ", "))}};
-  const auto add = [&](bool wanted, const char* key, std::string value) {
-    if (wanted) out.push_back({std::string("pipeline.") + key, std::move(value)});
-  };
+  const bool alike = choice.widths.empty() && !choice.divided;
+  add(!alike, "microbatches", shape.microbatches);
+  add(alike, "global_batch_size", shape.microbatches * shape.microbatch_size * shape.width);
+  add(choice.layers.empty(), "split", "balanced");
+  add(!choice.layers.empty(), "split", choice.layers);
   add(family.schedule->checkpoints, "checkpoint",
-      std::string(kCheckpointNames[static_cast<std::size_t>(family.checkpoint)]));
+      kCheckpointNames[static_cast<std::size_t>(family.checkpoint)]);
   const RecomputeKeys keys = recompute_keys(choice);
-  add(!choice.recompute.empty(), "recompute",
-      recompute_text(keys.recompute.map([](Recompute r) { return Recomputation(r); })));
+  const auto name = [](Recompute r) { return kRecomputeNames[static_cast<std::size_t>(r)]; };
+  const auto add_per_stage = [&](const char* key, const auto& of_stages) {
+    add(of_stages.alike(), key, of_stages.at(0));
+    add(!of_stages.alike(), key, of_stages.values());
+  };
+  if (!choice.recompute.empty()) add_per_stage("recompute", keys.recompute.map(name));
   add(keys.layers.has_value(), "recompute_method", "block");
-  if (keys.layers)
-    add(true, "recompute_layers",
-        keys.layers->alike() ? fmt::format("{}", keys.layers->at(0))
-                             : fmt::format("[{}]", fmt::join(keys.layers->values(), ", ")));
-  add(shape.tensor > 1, "tensor", fmt::format("{}", shape.tensor));
-  add(shape.context > 1, "context", fmt::format("{}", shape.context));
-  add(shape.sequence_parallel, "sequence_parallel", "true");
-  add(transfers_divided_ && shape.tensor > 1, "transfers_divided", "true");
-  add(shape.distributed_optimizer, "distributed_optimizer", "true");
+  if (keys.layers) add_per_stage("recompute_layers", *keys.layers);
+  add(shape.tensor > 1, "tensor", shape.tensor);
+  add(shape.context > 1, "context", shape.context);
+  add(shape.sequence_parallel, "sequence_parallel", true);
+  add(transfers_divided_ && shape.tensor > 1, "transfers_divided", true);
+  add(shape.distributed_optimizer, "distributed_optimizer", true);
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
-      fmt::format("{}", family.chunks));
+      family.chunks);
   add(choice.overlaps, "reduction.overlap", "backward");
   add(choice.divided, "replication", "split");
-  add(!choice.placed.empty(), "placement", fmt::format("[{}]", fmt::join(choice.placed, ", ")));
+  add(!choice.placed.empty(), "placement", choice.placed);
   add(choice.placed.empty() && family.arrangement.placement != "fill-node", "placement",
       family.arrangement.placement);
   add(family.arrangement.rank_order != "data-first", "rank_order", family.arrangement.rank_order);
@@ -528,23 +518,23 @@ Scenario Problem::resolve(const Choice& choice) const {
     throw InputError(origin_, fmt::format("an update has {} ops, at most {} are looked at: give "
                                           "larger microbatches, a smaller batch or more time",
                                           format_count(ops), format_count(most_ops_)));
-  std::vector<Override> keys = overrides(choice);
-  Scenario scenario = resolve(keys);
-  const std::string limits = memory_limits(scenario);
+  Settings chosen = settings(choice);
+  Scenario scenario = resolve(chosen);
+  const std::vector<std::string> limits = memory_limits(scenario);
   if (limits.empty()) return scenario;
-  keys.push_back({"pipeline.memory_limit", limits});
-  return resolve(keys);
+  chosen.emplace_back("pipeline.memory_limit", limits);
+  return resolve(chosen);
 }
 
-Scenario Problem::resolve(const std::vector<Override>& keys) const {
-  Scenario scenario = scenario_->resolve(keys);
+Scenario Problem::resolve(const Settings& settings) const {
+  Scenario scenario = scenario_.with(settings);
   keep_free(scenario.cluster, headroom_);
   return scenario;
 }
 
 std::vector<int> Problem::balanced(Choice choice) const {
   choice.layers.clear();
-  return scenario_->resolve(overrides(choice)).layers;
+  return scenario_.with(settings(choice)).layers;
 }
 
 std::uint32_t batches_of(const Choice& choice) {

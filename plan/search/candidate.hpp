@@ -115,17 +115,32 @@ inline constexpr const char* kPlansAreUndisturbed =
     "plans are searched for an undisturbed run: leave the perturbations out (--set "
     "'perturbations={}'), and put them into the plan's scenario to see what they do to it";
 
+/// What a plan makes of a key of the scenario that is planned.
+enum class Treatment : std::uint8_t {
+  chosen,        ///< by the search, or kept as a value of what it chooses
+  kept,          ///< as it is given
+  of_given_job,  ///< of the schedule that the job has: plans have its usual value, which is said
+  refused,       ///< where it says anything
+};
+/// Returns the treatment of a key of `section`, "scenario" or "pipeline", by its name in the keys'
+/// table; none: the search does not know the key, and refuses it.
+std::optional<Treatment> treatment_of(std::string_view section, std::string_view key);
+
 /// What is trained on what: a scenario without its choices.
 class Problem {
  public:
-  /// `text`: a scenario; its model, cluster, software, transfers, and of its pipeline what the
+  /// `document`: a scenario; its model, cluster, software, transfers, and of its pipeline what the
   /// search does not choose (optimizer_sync, reduction; context, sequence_parallel and
   /// distributed_optimizer where they are given) are taken over. `batch`: samples per update; 0:
   /// those of the scenario. `headroom`: share of the devices' memory that plans leave free. Throws
   /// InputError, also for what plans can neither choose nor keep (perturbations).
-  Problem(const std::string& text, std::string origin, std::int64_t batch, double headroom = 0);
+  Problem(Value document, std::string origin, std::int64_t batch, double headroom = 0);
+  Problem(const std::string& text, const std::string& origin, std::int64_t batch,
+          double headroom = 0)
+      : Problem(parse_document(text, origin), origin, batch, headroom) {}
 
-  const std::string& text() const { return text_; }
+  const Value& document() const { return document_; }
+  std::string text() const { return to_yaml(document_); }
   const std::string& origin() const { return origin_; }
   const Scenario& base() const { return base_; }
   std::int64_t batch() const { return batch_; }
@@ -146,7 +161,7 @@ class Problem {
 
   /// The scenario with only those groups of nodes whose GPUs are of this kind; none where its
   /// cluster does not say its groups.
-  std::optional<std::string> text_of_kind(const std::string& device) const;
+  std::optional<Value> document_of_kind(const std::string& device) const;
 
   /// All values: depths up to the layers; widths, microbatch sizes that divide the batch; tensor
   /// degrees that divide the model, within a node; chunks up to the layers; the schedules that keep
@@ -181,15 +196,18 @@ class Problem {
   /// Why the scenario itself cannot run, which others of its shape can; "": it can.
   const std::string& why_not_as_given() const { return why_not_as_given_; }
   void set_why_not_as_given(std::string why) { why_not_as_given_ = std::move(why); }
+  /// Keys of the pipeline that all plans have as they are given.
+  std::vector<std::string> kept_keys() const;
   /// Keys of the pipeline that belong to the job as given, such as its schedule's group.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
-  std::vector<Override> overrides(const Choice& choice) const;
-  Scenario resolve(const std::vector<Override>& keys) const;
+  Settings settings(const Choice& choice) const;
+  Scenario resolve(const Settings& settings) const;
 
-  std::string text_, origin_;
-  std::optional<ScenarioTemplate> scenario_;
+  Value document_;
+  std::string origin_;
+  ScenarioTemplate scenario_;  ///< what all plans keep
   Scenario base_;
   std::int64_t batch_ = 0;
   double headroom_ = 0;

@@ -173,11 +173,13 @@ bool Bounds::make_fit(Cut& cut, std::size_t d, double k, double capacity) {
 }
 
 Bound Bounds::bound_of(const Candidate& candidate) {
+  if (understood_ == Understood::work) return bound_of(candidate.family.shape);
   const Cut cut = cut_of(candidate);
   return bound_of(cut, std::vector<double>(cut.shares.size(), 0));
 }
 
 Bound Bounds::of_what_fits(const Candidate& candidate, const std::vector<bool>& more) {
+  if (understood_ == Understood::work) return bound_of(candidate.family.shape);
   Cut cut = cut_of(candidate);
   std::vector<double> extra_s(cut.shares.size(), 0);
   for (std::size_t d = 0; d < extra_s.size(); ++d) {

@@ -44,8 +44,8 @@ Problem scenario_problem(const FullPlanRequest& request) {
       source.batch_tokens
           ? samples_of(*source.batch_tokens, transformer ? transformer->seq_length : 0)
           : request.batch;
-  Problem problem(planned.scenario.text, source.name == "-" ? "standard input" : source.name, batch,
-                  request.headroom);
+  Problem problem(planned.scenario.source.document(),
+                  source.name == "-" ? "standard input" : source.name, batch, request.headroom);
   problem.set_why_not_as_given(planned.why_not_as_given);
   return problem;
 }
@@ -138,9 +138,9 @@ std::vector<KindAlone> kinds_alone(const FullPlan& full, const SearchCallbacks& 
   options.top = 1;
   const std::vector<std::string> kinds = kinds_of(problem.base().cluster);
   for (const std::string& device : kinds) {
-    const auto text = problem.text_of_kind(device);
-    if (!text) return {};
-    Problem alone(*text, "GPUs of one kind alone", problem.batch(), problem.headroom());
+    const auto document = problem.document_of_kind(device);
+    if (!document) return {};
+    Problem alone(*document, "GPUs of one kind alone", problem.batch(), problem.headroom());
     alone.set_most_ops(problem.most_ops());
     KindAlone kind{device, alone.gpus(), {}, false};
     options = budget.share(options, 1.0 / static_cast<double>(kinds.size() - found.size() + 1));
@@ -224,7 +224,7 @@ GivenJob given_job(const Problem& problem) {
   if (!given.why_not.empty()) return given;
   try {
     Offer offer;
-    offer.scenario = parse_scenario(problem.text(), problem.origin());
+    offer.scenario = ScenarioTemplate(problem.document(), problem.origin()).with({});
     FoundPlan& plan = offer.plan;
     plan.choice = choice_of(offer.scenario);
     const std::int64_t ops = ops_of(plan.choice.family.shape, plan.choice.family.stages());
@@ -295,7 +295,7 @@ FullPlan find_full_plan(const Problem& problem, const FullPlanRequest& request,
   SearchOptions options = request.search;
   Reasons reasons;
   options.confirm = [&](const Scenario& scenario) {
-    return judge(scenario, EngineChoice::automatic, &reasons[scenario.text], problem.programs());
+    return judge(scenario, EngineChoice::automatic, &reasons[scenario.text()], problem.programs());
   };
   std::vector<PublishedPlan> published;
   if (asks_published(request, problem))

@@ -69,9 +69,9 @@ SearchOptions short_options(SearchOptions options, const Problem& problem) {
 /// The plan is not simulated again: that there is more memory changes nothing of its time.
 SearchOptions beginning_with(const FoundPlan& plan, const Problem& problem, SearchOptions options) {
   options.starts = {{plan.from, plan.choice}};
-  options.confirm = [&problem, plan, text = problem.resolve(plan.choice).text,
+  options.confirm = [&problem, plan, text = problem.resolve(plan.choice).text(),
                      judged = options.confirm](const Scenario& scenario) {
-    if (scenario.text != text) return judged(scenario);
+    if (scenario.text() != text) return judged(scenario);
     Judgement known = plan.judgement;
     known.iteration_time_s *= scenario.samples_per_update() / static_cast<double>(problem.batch());
     return known;
@@ -100,7 +100,7 @@ std::optional<WithoutHeadroom> search_without_headroom(const Problem& problem, c
   if (problem.headroom() == 0 || options.objective == Objective::memory ||
       !knows_memory(problem.base().cluster))
     return std::nullopt;
-  Problem whole(problem.text(), problem.origin(), problem.batch());
+  Problem whole(problem.document(), problem.origin(), problem.batch());
   whole.set_most_ops(problem.most_ops());
   const SearchOptions few = short_options(options, whole);
   if (!result.plans.empty())

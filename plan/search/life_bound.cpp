@@ -286,8 +286,8 @@ class LivesOfDevices {
 }  // namespace
 
 OrderBound Bounds::by_lives(const PlanFamily& family, double enough_s, std::int64_t most_ops) {
-  const bool alike = !problem_.base().profile && !problem_.base().layer_profile;
-  if (!family.schedule->looks_at_costs || !family.schedule->flushes() || !alike) return {};
+  if (!family.schedule->looks_at_costs || !family.schedule->flushes()) return {};
+  if (understood_ < Understood::orders) return {};
   if (capacity_ == kImpossible || family.schedule->checkpoints) return {};
   const int p = family.shape.depth;
   const bool mirrored = family.schedule->layout == Layout::mirrored;

@@ -111,7 +111,7 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
   Offer offer;
   offer.plan = plan;
   offer.scenario = problem.resolve(plan.choice);
-  const auto known = reasons.find(offer.scenario.text);
+  const auto known = reasons.find(offer.scenario.text());
   if (known != reasons.end()) {
     offer.reasons = known->second;
   } else {

@@ -333,9 +333,9 @@ OrderBound Bounds::of_order(const PlanFamily& family, double enough_s, std::int6
   if (schedule.looks_at_costs) return by_lives(family, enough_s, most_ops);
   const auto stages = static_cast<std::size_t>(family.stages());
   const auto m = static_cast<std::size_t>(family.shape.microbatches);
-  const bool alike = !problem_.base().profile && !problem_.base().layer_profile;
   const bool known = schedule.flushes() && !schedule.checkpoints && !schedule.whole_model;
-  if (!alike || !known || stages < 2 || static_cast<std::int64_t>(3 * stages * m) > most_ops)
+  if (understood_ < Understood::orders || !known || stages < 2 ||
+      static_cast<std::int64_t>(3 * stages * m) > most_ops)
     return {};
   OpLists order;
   schedule.generate(family.schedule_shape(), order);

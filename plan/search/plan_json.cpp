@@ -93,7 +93,7 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
           {"not_in_megatron", offer.no_megatron.empty() ? Json() : Json(offer.no_megatron)},
           {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
           {"megatron_plan", offer.megatron_plan > 0 ? Json(offer.megatron_plan) : Json()},
-          {"scenario", offer.scenario.text},
+          {"scenario", offer.scenario.text()},
           {"files", offer.files},
           {"best_at", plan.best_at},
           {"placed", offer.placed},
@@ -142,7 +142,7 @@ Json headroom_json(const FullPlan& full) {
        of_plan([](const FoundPlan& p) { return p.throughput_samples_per_s; })},
       {"peak_memory_bytes", of_plan([](const FoundPlan& p) { return p.judgement.memory_bytes; })},
       {"scenario",
-       of_plan([&](const FoundPlan& p) { return full.problem.resolve(p.choice).text; })}};
+       of_plan([&](const FoundPlan& p) { return full.problem.resolve(p.choice).text(); })}};
 }
 
 Json planner_json(const ComparedPlanner& p) {

@@ -164,7 +164,7 @@ Looked look_at(const Problem& problem, const Question& question) {
     const Scenario scenario = problem.resolve(question.choice);
     looked.samples_per_update = scenario.samples_per_update();
     if (question.answer) {
-      looked.scenario = scenario.text;
+      looked.scenario = scenario.text();
       looked.judgement =
           judge(scenario, EngineChoice::automatic, &looked.reasons, problem.programs());
     } else {

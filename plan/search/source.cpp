@@ -29,13 +29,6 @@ std::string cluster_of(const std::vector<PlanLevel>& levels) {
       levels[0].width, levels[1].width, rate(levels[0]), rate(levels[1]));
 }
 
-Value scalar(const std::string& text) {
-  Value value;
-  value.kind = Value::Kind::scalar;
-  value.text = text;
-  return value;
-}
-
 Value map_of(std::vector<Value::Entry> entries) {
   Value value;
   value.kind = Value::Kind::map;
@@ -45,30 +38,30 @@ Value map_of(std::vector<Value::Entry> entries) {
 
 /// The cluster with another memory of its devices.
 Value with_memory(Value cluster, double bytes) {
-  if (cluster.kind != Value::Kind::map) cluster = map_of({{scalar("base"), std::move(cluster)}});
+  if (cluster.kind != Value::Kind::map) cluster = map_of({{to_value("base"), std::move(cluster)}});
   std::erase_if(cluster.entries, [](const Value::Entry& e) { return e.key.text == "memory"; });
-  cluster.entries.push_back({scalar("memory"), scalar(fmt::format("{:.0f} B", bytes))});
+  cluster.entries.push_back({to_value("memory"), to_value(fmt::format("{:.0f} B", bytes))});
   return cluster;
 }
 
 /// The model with another length of its samples.
 Value with_seq_length(Value model, std::int64_t tokens) {
-  if (model.kind != Value::Kind::map) model = map_of({{scalar("base"), std::move(model)}});
+  if (model.kind != Value::Kind::map) model = map_of({{to_value("base"), std::move(model)}});
   std::erase_if(model.entries, [](const Value::Entry& e) { return e.key.text == "seq_length"; });
-  model.entries.push_back({scalar("seq_length"), scalar(std::to_string(tokens))});
+  model.entries.push_back({to_value("seq_length"), to_value(std::to_string(tokens))});
   return model;
 }
 
 /// A file, the name of what is shipped, or a map as scenarios have them.
 Value part_of(const std::string& given, const std::string& origin) {
   std::error_code ignored;  // a long map is no possible name of a file
-  if (fs::exists(given, ignored)) return scalar(fs::absolute(given).string());
-  return given.starts_with('{') ? parse_document(given, origin) : scalar(given);
+  if (fs::exists(given, ignored)) return to_value(fs::absolute(given).string());
+  return given.starts_with('{') ? parse_document(given, origin) : to_value(given);
 }
 
 /// As a scenario without choices.
 Value without_choices(Value model, Value cluster) {
-  return map_of({{scalar("model"), std::move(model)}, {scalar("cluster"), std::move(cluster)}});
+  return map_of({{to_value("model"), std::move(model)}, {to_value("cluster"), std::move(cluster)}});
 }
 
 /// Precondition: it is given.
@@ -102,8 +95,8 @@ std::vector<Value::Entry> profiled_choice(const Value& document) {
     if (row.kind == Value::Kind::map && better) best = &row;
   }
   if (best == nullptr) return {};
-  return {{scalar("microbatch_size"), scalar(std::to_string(size(*best)))},
-          {scalar("recompute"), scalar(text(*best, "recompute", "none"))}};
+  return {{to_value("microbatch_size"), to_value(std::to_string(size(*best)))},
+          {to_value("recompute"), to_value(text(*best, "recompute", "none"))}};
 }
 
 /// A model or calibration on its cluster. Precondition: there is one.
@@ -114,10 +107,10 @@ Value named_problem(const PlanSource& source) {
   if (source.seq_length) model = with_seq_length(std::move(model), *source.seq_length);
   Value text = without_choices(std::move(model),
                                own ? part_of(name, "penstock plan") : given_cluster(source));
-  if (source.stack) text.entries.push_back({scalar("stack"), part_of(*source.stack, "--stack")});
+  if (source.stack) text.entries.push_back({to_value("stack"), part_of(*source.stack, "--stack")});
   if (!is_yaml(name) || !fs::exists(name)) return text;
   if (auto choice = profiled_choice(load_document(name)); !choice.empty())
-    text.entries.push_back({scalar("pipeline"), map_of(std::move(choice))});
+    text.entries.push_back({to_value("pipeline"), map_of(std::move(choice))});
   return text;
 }
 
@@ -159,19 +152,20 @@ std::string profile_problem(const PlanSource& source) {
       source.cluster ? given_cluster(source) : parse_document(cluster_of(source.levels), "--level");
   if (source.memory_bytes) cluster = with_memory(std::move(cluster), *source.memory_bytes);
   return to_yaml(without_choices(
-      map_of({{scalar("profile"), scalar(fs::absolute(source.name).string())},
-              {scalar("profile_batch"), scalar(std::to_string(source.minibatch()))}}),
+      map_of({{to_value("profile"), to_value(fs::absolute(source.name).string())},
+              {to_value("profile_batch"), to_value(std::to_string(source.minibatch()))}}),
       std::move(cluster)));
 }
 
 std::string model_problem(const PlanSource& source) {
   Value document = named_problem(source);
   std::vector<Value::Entry> pipeline;
-  if (source.sequence_parallel) pipeline.push_back({scalar("sequence_parallel"), scalar("true")});
+  if (source.sequence_parallel)
+    pipeline.push_back({to_value("sequence_parallel"), to_value("true")});
   if (source.distributed_optimizer)
-    pipeline.push_back({scalar("distributed_optimizer"), scalar("true")});
+    pipeline.push_back({to_value("distributed_optimizer"), to_value("true")});
   if (!pipeline.empty())
-    document.entries.push_back({scalar("pipeline"), map_of(std::move(pipeline))});
+    document.entries.push_back({to_value("pipeline"), map_of(std::move(pipeline))});
   return to_yaml(document);
 }
 

@@ -209,7 +209,7 @@ PlanTask task_of(const PlanSource& source, const Planner& planner, PlanRequest r
       task.name = scenario.transformer ? scenario.transformer->name : source.name;
       task.request.batch = 0;
     }
-    problem_text = source.input == PlanInput::scenario ? scenario.text : model_problem(source);
+    problem_text = source.input == PlanInput::scenario ? scenario.text() : model_problem(source);
   }
   std::error_code ignored;  // a long map is no possible name of a file
   if (std::filesystem::is_regular_file(source.name, ignored)) task.text = read_file(source.name);

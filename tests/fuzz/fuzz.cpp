@@ -91,7 +91,7 @@ void simulate_small(const Scenario& scenario) {
 void use_scenario(const std::string& text, const std::string& file = "",
                   const std::string& content = "") {
   const Scenario scenario = scenario_of(text, file, content);
-  invariant(scenario_of(scenario.text, file, content).text == scenario.text,
+  invariant(scenario_of(scenario.text(), file, content).text() == scenario.text(),
             "a scenario reads as another");
   simulate_small(scenario);
 }
@@ -110,7 +110,7 @@ void read_overrides(const std::string& text) {
   std::vector<Override> changes;
   for (const std::string& line : lines_of(text)) changes.push_back(parse_override(line));
   const Scenario scenario = scenario_of(kSmall, "", "", changes);
-  invariant(scenario_of(scenario.text).text == scenario.text, "a scenario reads as another");
+  invariant(scenario_of(scenario.text()).text() == scenario.text(), "a scenario reads as another");
   simulate_small(scenario);
 }
 

@@ -60,7 +60,7 @@ std::vector<T> of_each(Make&& make) {
 RunPlan plan_of(const Simulation& s) {
   RunPlan plan;
   plan.name = s.scenario.name;
-  plan.scenario = s.scenario.text;
+  plan.scenario = s.scenario.text();
   plan.program = s.program;
   plan.costs = s.scenario.costs;
   for (const Transfer& c : s.traffic->messages())
@@ -73,7 +73,7 @@ RunPlan plan_of(const Simulation& s) {
 Recording recording_of(const Simulation& s) {
   Recording r;
   r.name = s.scenario.name;
-  r.scenario = s.scenario.text;
+  r.scenario = s.scenario.text();
   r.backend = "host";
   r.clock = "virtual";
   r.schedule = s.program.schedule;

@@ -154,8 +154,8 @@ TEST(RandomScenarios, SetIsAsGoodAsTheFile) {
 TEST(RandomScenarios, ReadAsTheSameWhenTheyAreWrittenAgain) {
   for_accepted(3, [](const Keys& keys, const std::vector<double>& is, auto& /*random*/) {
     const Scenario scenario = read(keys);
-    const Scenario again = parse_scenario(scenario.text, "again.yaml");
-    EXPECT_EQ(again.text, scenario.text);
+    const Scenario again = parse_scenario(scenario.text(), "again.yaml");
+    EXPECT_EQ(again.text(), scenario.text());
     EXPECT_EQ(summarize(simulate(again, EngineChoice::exact)).makespan_s, is[0]);
   });
 }

@@ -78,12 +78,16 @@ TEST(Sensitivities, AreOfLinksThatOnlyTensorRanksUse) {
               seconds("100 GB/s", "20 GB/s"), 1e-12);
 }
 
-TEST(Sensitivities, OfARunTooLargeToRepeatAreLeftOut) {
+TEST(Sensitivities, ThatTheBudgetDoesNotAffordAreCountedAsNotTried) {
   std::string text = abstract("14 ms");
   text.replace(text.find("batches: 3"), 10, "batches: 9000");
-  const Sensitivities found = study_sensitivities(simulated(text));
-  EXPECT_TRUE(found.changes.empty());
-  EXPECT_NE(found.none_because.find("what would help is left out"), std::string::npos);
+  const Simulation today = simulated(text);
+  AdviceBudget usual, full(AdviceEffort::full);
+  const auto some = study_sensitivities(today, usual).changes;
+  const auto all = study_sensitivities(today, full).changes;
+  EXPECT_LT(some.size(), all.size());
+  EXPECT_EQ(static_cast<std::size_t>(usual.not_tried()), all.size() - some.size());
+  EXPECT_EQ(full.not_tried(), 0);
 }
 
 const char* const kModel =
@@ -174,6 +178,26 @@ TEST(Advice, ReducesGradientsBesideTheBackward) {
   EXPECT_EQ(result.what_to_change[0].change,
             "reduction.overlap: backward, distributed_optimizer: true");
   EXPECT_EQ(result.what_to_change[1].change, "reduction.overlap: backward");
+}
+
+TEST(Advice, CostsNoMoreThanItsBudgetUnlessItIsAskedFor) {
+  std::string text = abstract("14 ms");
+  text.replace(text.find("microbatches: 8"), 15, "microbatches: 4000");
+  const Simulation today = simulate(parsed(text), EngineChoice::automatic);
+  const auto helped_by = [&](AdviceEffort effort) {
+    Result result = summarize(today);
+    add_help(today, result, effort);
+    return result;
+  };
+  const Result none = helped_by(AdviceEffort::none), usual = helped_by(AdviceEffort::usual),
+               full = helped_by(AdviceEffort::full);
+  EXPECT_TRUE(none.what_would_help.empty() && none.what_to_change.empty());
+  EXPECT_EQ(none.help_not_tried, "");
+  EXPECT_NE(usual.help_not_tried.find("--advice full"), std::string::npos);
+  EXPECT_FALSE(usual.nothing_to_change) << "not all was tried";
+  EXPECT_EQ(full.help_not_tried, "");
+  EXPECT_GT(full.what_would_help.size(), usual.what_would_help.size());
+  EXPECT_NE(full.nothing_to_change, !full.what_to_change.empty());
 }
 
 TEST(Advice, SaysHowManyGpusWouldDo) {

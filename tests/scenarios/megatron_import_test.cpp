@@ -411,9 +411,9 @@ TEST(MegatronFlags, WhatIsExportedComesBackAsTheSameJob) {
     }
     ++exported;
     SCOPED_TRACE(name);
-    const Value document = parse_document(s.text, name);
-    const std::size_t at = s.text.find("\ncluster: ") + 10;
-    const std::string cluster = s.text.substr(at, s.text.find('\n', at) - at);
+    const Value document = parse_document(s.text(), name);
+    const std::size_t at = s.text().find("\ncluster: ") + 10;
+    const std::string cluster = s.text().substr(at, s.text().find('\n', at) - at);
     const Scenario back = parse_scenario(scenario_of_megatron(flags, name, cluster), name,
                                          unsaid_by_flags(document, s.transformer->bytes));
     EXPECT_EQ(back.gpu_count(), s.gpu_count());

@@ -83,7 +83,7 @@ TEST(Set, ListsAndMaps) {
 TEST(Set, ListsOfPlainWordsAreReadAsYamlReadsThem) {
   const auto outcome = [](const std::string& list, const std::string& key) {
     try {
-      return with(kReal, {key + "=" + list}).text;
+      return with(kReal, {key + "=" + list}).text();
     } catch (const InputError& error) {
       const auto& all = error.diagnostics();
       std::string text;

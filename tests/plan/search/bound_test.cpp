@@ -84,7 +84,7 @@ TEST(Bounds, OfAnOrderThatIsSearchedForCountWhatItsActivationsOccupy) {
     Bounds bounds(problem, axes);
     bound_s.push_back(bounds.of_order(family, kUnlimited, 10'000'000).time_s);
     const Candidate candidate{family, std::vector<int>(16, 1), std::vector<Recomputation>(16)};
-    const std::string text = problem.resolve(candidate).text;
+    const std::string text = problem.resolve(candidate).text();
     double best_s = std::numeric_limits<double>::infinity();
     for (const char* limit : {"0.35", "0.4", "0.45", "0.5", "0.6", "0.75", "1"}) {
       const Scenario scenario = parse_scenario(text, "small", {{"pipeline.memory_limit", limit}});
@@ -143,6 +143,31 @@ void expect_order_bound(const std::string& text, int batch, const Candidate& pla
           .of_order(plan.family, std::numeric_limits<double>::infinity(), 3'000'000);
   EXPECT_GT(bound.time_s, 0);
   EXPECT_LE(bound.time_s, judged.iteration_time_s * (1 + 1e-9));
+}
+
+TEST(Bounds, OfAFeatureThatTheyDoNotKnowAreOfItsWorkAlone) {
+  const Problem problem = with_memory("200 MiB");
+  const Axes axes = problem.axes(false);
+  EXPECT_EQ(understood_of(problem), Understood::orders);
+  EXPECT_EQ(understood_of(problem.base(), {"reduction", "optimizer_sync"}), Understood::orders);
+  EXPECT_EQ(understood_of(problem.base(), {"reduction", "something_new"}), Understood::work);
+  Bounds all(problem, axes), by_work(problem, axes, Understood::work);
+  int lower = 0;
+  for (const Shape& shape : shapes_of(problem, axes)) {
+    const double work_s = by_work.bound_of(shape).time_s;
+    EXPECT_LE(work_s, all.bound_of(shape).time_s);
+    const PlanFamily family{shape, find_schedule("1f1b")};
+    if (family.stages() > problem.layers() || !family.admitted()) continue;
+    Candidate cut{family, {}};
+    EXPECT_EQ(by_work.bound_of(family, &cut).time_s, work_s);
+    EXPECT_TRUE(by_work.bound_of(family).fits);
+    EXPECT_EQ(by_work.bound_of(cut).time_s, work_s);
+    EXPECT_TRUE(by_work.bound_of(cut).fits);
+    EXPECT_EQ(by_work.of_order(family, 1e9, 1'000'000).time_s, 0);
+    const Bound whole = all.bound_of(family);
+    lower += !whole.fits || work_s < whole.time_s ? 1 : 0;
+  }
+  EXPECT_GT(lower, 0) << "there is nothing to understand";
 }
 
 TEST(Bounds, OfAnOrderKnowThatAnIMayHideWhatRecomputationAddsToAWholeB) {

@@ -43,7 +43,7 @@ TEST(Limits, AreWhatTheMemoryOfEachDeviceHasRoomFor) {
   EXPECT_LT(std::ranges::min(scenario.shape.memory_limits), 1);
   EXPECT_TRUE(judge(scenario, EngineChoice::exact).fits);
   // The scenario says them: read again it is the same.
-  const Scenario again = parse_scenario(scenario.text, "again");
+  const Scenario again = parse_scenario(scenario.text(), "again");
   EXPECT_EQ(again.shape.memory_limits, scenario.shape.memory_limits);
 }
 
