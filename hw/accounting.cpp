@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hw/accounting.hpp"
 
+#include "hw/optimizer_step.hpp"
+
 #include <algorithm>
 
 namespace penstock {
@@ -9,11 +11,11 @@ namespace {
 StageBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes) {
   StageBytes a;
   const bool mixed = element_bytes != 4;  // then an fp32 master stands beside the working weights
-  const std::int64_t moments = plan.optimizer.moments();
   a.weights = s.parameters * element_bytes;
   a.version = a.weights;
   a.gradients = s.parameters * 4;
-  a.optimizer = s.parameters * 4 * (moments + (mixed ? 1 : 0));
+  const bool apart = mixed || plan.training.predicted;
+  a.optimizer = 4 * (optimizer_numbers(plan.optimizer, s) + (apart ? s.parameters : 0));
   a.until_input = s.saved_bytes + (s.weight_needs_input ? 0 : s.input_bytes);
   a.until_weight = s.saved_for_weight_bytes + (s.weight_needs_input ? s.input_bytes : 0);
   a.kept = s.kept_bytes;

@@ -27,6 +27,7 @@ LinearStage::LinearStage(int stage, int stages, std::int64_t rows, int element_b
       bytes_(rows * width * element_bytes),
       seed_(seed) {
   sizes_.parameters = width * width;
+  sizes_.matrices = {{0, width, width}};
   sizes_.input_bytes = first_ ? 0 : bytes_;
   sizes_.output_bytes = last_ ? 0 : bytes_;
   sizes_.saved_for_weight_bytes = ((first_ ? 1 : 0) + (last_ ? 1 : 0)) * bytes_;

@@ -71,6 +71,8 @@ void each_field(Like<TrainingSpec> auto& t, auto&& visit) {
   visit("final_rate", t.final_rate, {0, 1});
   visit("clip", t.clip);
   visit("rescheduled", t.rescheduled);
+  visit("discounted", t.discounted);
+  visit("predicted", t.predicted);
   visit("evaluate_every", t.evaluate_every);
   visit("evaluation_microbatches", t.evaluation_microbatches);
   visit("seed", t.seed);

@@ -99,6 +99,7 @@ struct SgdSettings {
   double gradient_scale = 1;  ///< multiplies the gradient: 1 / microbatches for the mean
   double momentum = 0;        ///< with a first moment, which is then the velocity
   double weight_decay = 0;    ///< times the weights, added to the gradient
+  bool nesterov = false;      ///< the velocity is a mean, and the step looks ahead along it
 };
 
 /// Loshchilov and Hutter, ICLR'19, algorithm 2 (decoupled weight decay, times the learning rate).
@@ -107,6 +108,15 @@ struct AdamwSettings {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.01;
   double gradient_scale = 1;
   bool decoupled = true;  ///< false: weight decay is added to the gradient (Adam)
+  bool nesterov = false;  ///< NAdam, as PyTorch has it
+};
+
+/// Of one matrix; hw/optimizer_step.hpp has the formulas.
+struct MuonSettings {
+  double learning_rate = 0.001;  ///< times the scale of the matrix
+  double momentum = 0.95;
+  double gradient_scale = 1;
+  double kept = 1;  ///< share of the weights that decay leaves
 };
 
 class Math {
@@ -199,6 +209,12 @@ class Math {
   /// `step` counts from 1.
   virtual void adamw_step(std::int64_t n, const StepTensors& t, const AdamwSettings& settings,
                           std::int64_t step) = 0;
+  /// `direction` = the momentum looked ahead, of norm 1; the first moment has been updated then.
+  virtual void muon_direction(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
+                              Tensor direction) = 0;
+  /// The step of the weights along `direction`.
+  virtual void muon_step(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
+                         Tensor direction) = 0;
 };
 
 inline void Math::gemm_with(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) {

@@ -2,7 +2,6 @@
 #include "hw/parameter_server.hpp"
 
 #include "base/error.hpp"
-#include "hw/optimizer_step.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -41,15 +40,12 @@ ParameterServer::ParameterServer(const RunPlan& plan, const Stage& stage, Device
       parameters_(stage.sizes().parameters),
       device_(device),
       own_(own),
+      optimizer_(plan, 0, stage.sizes(), device),
       pulled_(static_cast<std::size_t>(plan.program.placement.devices())) {
   const std::int64_t bytes = parameters_ * 4;
   std::vector<float> weights(static_cast<std::size_t>(parameters_));
   stage.initialize(weights);
   weights_ = device.allocate(kComputeQueue, bytes);
-  for (int i = 0; i < plan.optimizer.moments(); ++i) {
-    moments_[i] = device.allocate(kComputeQueue, bytes);
-    device.math().zero(bytes, {moments_[i]});
-  }
   device.upload({weights_}, weights.data(), bytes);
 }
 
@@ -66,14 +62,10 @@ void ParameterServer::exchange(std::uint32_t replica, std::int64_t position, Wei
 void ParameterServer::update(std::uint32_t replica, Tensor gradient, Device& device) {
   updates_.push_back({replica, pulled_[replica]});
   pulled_[replica] = static_cast<std::uint32_t>(updates_.size());
-  issue_optimizer_step(device.math(), plan_, 0, parameters_,
-                       {.master_in = {weights_},
-                        .master_out = {weights_},
-                        .working_out = {},
-                        .gradient = gradient,
-                        .first_moment = {moments_[0]},
-                        .second_moment = {moments_[1]}},
-                       pulled_[replica], plan_.program.microbatches_per_update);
+  optimizer_.issue(
+      device.math(),
+      {.master_in = {weights_}, .master_out = {weights_}, .working_out = {}, .gradient = gradient},
+      pulled_[replica], plan_.program.microbatches_per_update);
 }
 
 void ParameterServer::serve(const std::vector<int>& devices, Backend& backend,

@@ -46,7 +46,7 @@ class ParameterServer {
   Device &device_, &own_;
   mutable std::mutex mutex_;
   Block* weights_ = nullptr;
-  Block* moments_[2] = {nullptr, nullptr};
+  OptimizerState optimizer_;
   std::vector<LoneUpdate> updates_;
   std::vector<std::uint32_t> pulled_;  // by replica: the version that it has
 };

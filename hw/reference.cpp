@@ -40,27 +40,30 @@ class ReferenceStage {
         stage_(std::move(stage)),
         math_(device.math()),
         number_(number),
+        optimizer_(plan, number, stage_->sizes(), device),
         backward_(plan, number, sizes().parameters, device) {
     const std::int64_t n = sizes().parameters;
-    const bool mixed = math_.element_bytes() != 4;
     versions_.push_back(allocate(n * math_.element_bytes()));
     gradients_ = zeros(n * 4);
     for (int i = 1; i < sums_of(plan.program.placement); ++i)
       more_gradients_.push_back(zeros(n * 4));
     std::vector<float> weights(static_cast<std::size_t>(n));
     stage_->initialize(weights);
-    if (mixed) master_ = allocate(n * 4);
-    const Tensor first{mixed ? master_ : versions_[0]};
+    if (optimizer_.apart()) master_ = allocate(n * 4);
+    const Tensor first{master_ != nullptr ? master_ : versions_[0]};
     device.upload(first, weights.data(), n * 4);
-    if (mixed) math_.round(n, first, {versions_[0]});
+    if (master_ != nullptr) math_.round(n, first, {versions_[0]});
     backward_.start({versions_[0]});
-    for (int i = 0; i < plan.optimizer.moments(); ++i) moments_[i] = zeros(n * 4);
   }
 
   const StageSizes& sizes() const { return stage_->sizes(); }
   const Stage& stage() const { return *stage_; }
   Tensor version(std::uint32_t number) const { return {versions_.at(number - oldest_)}; }
-  Tensor newest() const { return {versions_.back()}; }
+  /// What has been learned, to be evaluated: of predicted weights those that are trained.
+  Tensor newest() const {
+    const bool predicted = master_ != nullptr && math_.element_bytes() == 4;
+    return {predicted ? master_ : versions_.back()};
+  }
   /// For a backward, of the update that is going on.
   Tensor for_backward(std::uint32_t number) {
     const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
@@ -81,21 +84,19 @@ class ReferenceStage {
 
   /// Makes the next version; those before `still_used` are dropped.
   void step(std::uint32_t still_used) {
-    const bool mixed = math_.element_bytes() != 4;
+    const bool apart = master_ != nullptr;
     add_sums();
     const Tensor newest{versions_.back()};
     Block* next = allocate(versions_.back()->bytes);
-    const StepTensors t{.master_in = mixed ? Tensor{master_} : newest,
-                        .master_out = mixed ? Tensor{master_} : Tensor{next},
-                        .working_out = mixed ? Tensor{next} : Tensor{},
-                        .gradient = {gradients_},
-                        .first_moment = {moments_[0]},
-                        .second_moment = {moments_[1]}};
+    const StepTensors t{.master_in = apart ? Tensor{master_} : newest,
+                        .master_out = apart ? Tensor{master_} : Tensor{next},
+                        .working_out = apart ? Tensor{next} : Tensor{},
+                        .gradient = {gradients_}};
     versions_.push_back(next);
     backward_.before_step(newest);
-    issue_optimizer_step(math_, plan_, number_, sizes().parameters, t, ++steps_,
-                         plan_.program.microbatches_per_update *
-                             (plan_.lone_updates.empty() ? plan_.program.placement.round() : 1));
+    optimizer_.issue(math_, t, ++steps_,
+                     plan_.program.microbatches_per_update *
+                         (plan_.lone_updates.empty() ? plan_.program.placement.round() : 1));
     backward_.after_step({next});
     for (; oldest_ < still_used; ++oldest_) {
       device_.release(kComputeQueue, versions_.front());
@@ -136,8 +137,8 @@ class ReferenceStage {
   }
 
   std::vector<Block*> state() const {
-    std::vector<Block*> blocks;
-    for (Block* block : {master_, moments_[0], moments_[1], backward_.buffer()})
+    std::vector<Block*> blocks = optimizer_.blocks();
+    for (Block* block : {master_, backward_.buffer()})
       if (block != nullptr) blocks.push_back(block);
     return blocks;
   }
@@ -164,12 +165,13 @@ class ReferenceStage {
   std::unique_ptr<Stage> stage_;
   Math& math_;
   std::uint32_t number_;
+  OptimizerState optimizer_;
   BackwardWeights backward_;
   std::deque<Block*> versions_;
   std::uint32_t oldest_ = 0;
   std::int64_t steps_ = 0;
   std::vector<Block*> more_gradients_;  // of the replicas after the first, of the mirrored stage
-  Block *gradients_ = nullptr, *master_ = nullptr, *moments_[2] = {nullptr, nullptr};
+  Block *gradients_ = nullptr, *master_ = nullptr;
 };
 
 /// Per stage, its microbatches of one update in the order in which the Program adds their gradients

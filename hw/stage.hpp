@@ -15,9 +15,16 @@
 
 namespace penstock {
 
+/// A matrix among a stage's weights, row by row from element `first` on.
+struct WeightMatrix {
+  std::int64_t first, rows, cols;
+  std::int64_t elements() const { return rows * cols; }
+};
+
 /// Bytes of one microbatch's buffers on one stage (and the number of parameters).
 struct StageSizes {
   std::int64_t parameters = 0;              ///< elements of the weights and of the gradients
+  std::vector<WeightMatrix> matrices = {};  ///< those that Muon orthogonalizes, in this order
   std::int64_t input_bytes = 0;             ///< message from the stage before; 0 on the first stage
   std::int64_t output_bytes = 0;            ///< message to the stage after; 0 on the last stage
   std::int64_t saved_bytes = 0;             ///< F to the end of I (or B): beside the input

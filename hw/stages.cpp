@@ -3,6 +3,7 @@
 
 #include "hw/accounting.hpp"
 #include "hw/closed_form_stages.hpp"
+#include "hw/optimizer_step.hpp"
 #include "hw/reference.hpp"
 #include "hw/stand_in_stage.hpp"
 #include "hw/training_data.hpp"
@@ -93,7 +94,9 @@ std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
   for (const std::uint32_t s : stages_on(plan, device)) {
     const StageBytes a = bytes_of(plan, s, element_bytes, false);
     const StageBytes stored = bytes_of(plan, s, element_bytes, true);
-    bytes += a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) + a.optimizer +
+    bytes += optimizer_scratch_bytes(plan.optimizer, make_stage(plan, s, element_bytes)->sizes(),
+                                     element_bytes) +
+             a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) + a.optimizer +
              a.version * (plan.program.versions.held(s) - 1 + (blends ? 1 : 0)) +
              most_activations(plan, device, s, a, stored) +
              std::max({a.forward_workspace, a.backward_workspace, stored.backward_workspace});

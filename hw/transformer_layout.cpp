@@ -81,6 +81,14 @@ void place_parameters(TransformerLayout& layout, const TransformerSpec& spec,
     layout.head = allocator.matrix("matrix", spec.vocab_size, h);
   }
   layout.sizes.parameters = allocator.count();
+  for (const LayerParameters& p : layout.layer_parameters) {
+    const std::int64_t f = spec.ffn_hidden_size;
+    for (std::int64_t part = 0; part < 3; ++part)
+      layout.sizes.matrices.push_back({p.qkv + part * h * h, h, h});
+    layout.sizes.matrices.push_back({p.projection, h, h});
+    layout.sizes.matrices.push_back({p.up, f, h});
+    layout.sizes.matrices.push_back({p.down, h, f});
+  }
 }
 
 /// Places buffers of a microbatch one after the other in each area.

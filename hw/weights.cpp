@@ -2,7 +2,6 @@
 #include "hw/weights.hpp"
 
 #include "base/error.hpp"
-#include "hw/optimizer_step.hpp"
 
 #include <algorithm>
 
@@ -17,14 +16,13 @@ WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageByt
       device_(device),
       ledger_(ledger),
       last_use_(std::move(last_use)),
-      mixed_(device.math().element_bytes() != 4),
       number_(number),
+      optimizer_(plan, number, stage.sizes(), device),
       backward_(plan, number, stage.sizes().parameters, device) {
   const std::int64_t fp32 = stage.sizes().parameters * 4;
   versions_.push_back({0, allocate(stage.sizes().parameters * device.math().element_bytes())});
   gradients_ = allocate(fp32);
-  if (mixed_) master_ = allocate(fp32);
-  for (int i = 0; i < plan.optimizer.moments(); ++i) moments_[i] = allocate(fp32);
+  if (optimizer_.apart()) master_ = allocate(fp32);
   for_each_constant_holding(bytes, backward_.plain() ? 0 : 1, [&](Owner owner, std::int64_t held) {
     ledger.add_bytes(owner, held, nullptr);
   });
@@ -39,13 +37,10 @@ void WeightStore::load() {
   std::vector<float> weights(static_cast<std::size_t>(n));
   stage_.initialize(weights);
   const Tensor working{versions_[0].block};
-  device_.upload(mixed_ ? Tensor{master_} : working, weights.data(), n * 4);
-  if (mixed_) math.round(n, {master_}, working);
+  device_.upload(master_ != nullptr ? Tensor{master_} : working, weights.data(), n * 4);
+  if (master_ != nullptr) math.round(n, {master_}, working);
   backward_.start(working);
   math.zero(n * 4, {gradients_});
-  for (Block* moment : moments_) {
-    if (moment != nullptr) math.zero(n * 4, {moment});
-  }
 }
 
 Tensor WeightStore::version(std::uint32_t version) const {
@@ -77,16 +72,15 @@ WeightStore::Version& WeightStore::target(std::int64_t position) {
 void WeightStore::step(std::int64_t position) {
   const Tensor newest{newest_version().block};
   Version& next = target(position);
-  StepTensors t{.master_in = mixed_ ? Tensor{master_} : newest,
-                .master_out = mixed_ ? Tensor{master_} : Tensor{next.block},
-                .working_out = mixed_ ? Tensor{next.block} : Tensor{},
-                .gradient = {gradients_},
-                .first_moment = {moments_[0]},
-                .second_moment = {moments_[1]}};
+  const bool apart = master_ != nullptr;
   next.number = ++made_;
   backward_.before_step(newest);
-  issue_optimizer_step(device_.math(), plan_, number_, stage_.sizes().parameters, t, made_,
-                       plan_.program.microbatches_per_update * plan_.program.placement.round());
+  optimizer_.issue(device_.math(),
+                   {.master_in = apart ? Tensor{master_} : newest,
+                    .master_out = apart ? Tensor{master_} : Tensor{next.block},
+                    .working_out = apart ? Tensor{next.block} : Tensor{},
+                    .gradient = {gradients_}},
+                   made_, plan_.program.microbatches_per_update * plan_.program.placement.round());
   backward_.after_step({next.block});
 }
 
@@ -94,8 +88,7 @@ void WeightStore::take_weights(std::int64_t position, Tensor weights) {
   Version& next = target(position);
   next.number = ++made_;
   const std::int64_t n = stage_.sizes().parameters;
-  if (mixed_) return device_.math().round(n, weights, {next.block});
-  device_.math().copy(n * 4, weights, {next.block});
+  device_.math().round(n, weights, {next.block});
 }
 
 void WeightStore::warm_up() {
@@ -104,30 +97,35 @@ void WeightStore::warm_up() {
 
 void WeightStore::warm_up(std::int64_t elements) {
   Math& math = device_.math();
+  const bool mixed = math.element_bytes() != 4;
+  StageSizes sizes;
+  sizes.parameters = 3 * elements;
+  sizes.matrices = {{elements, 1, elements}};
+  OptimizerState optimizer(plan_, number_, sizes, device_);
   std::vector<Block*> scratch;
   const auto zeros = [&] {
-    scratch.push_back(allocate(elements * 4));
-    math.zero(elements * 4, {scratch.back()});
+    scratch.push_back(allocate(sizes.parameters * 4));
+    math.zero(sizes.parameters * 4, {scratch.back()});
     return Tensor{scratch.back()};
   };
   const Tensor master = zeros(), working = zeros();
-  StepTensors t{.master_in = master,
-                .master_out = master,
-                .working_out = mixed_ ? working : Tensor{},
-                .gradient = zeros()};
-  if (plan_.optimizer.moments() > 0) t.first_moment = zeros();
-  if (plan_.optimizer.moments() > 1) t.second_moment = zeros();
-  issue_optimizer_step(math, plan_, number_, elements, t, 1, 1);
+  const StepTensors t{.master_in = master,
+                      .master_out = master,
+                      .working_out = optimizer.apart() ? working : Tensor{},
+                      .gradient = zeros()};
+  optimizer.issue(math, t, 1, 1);
+  for (Block* block : optimizer.blocks()) scratch.push_back(block);
+  if (optimizer.scratch() != nullptr) scratch.push_back(optimizer.scratch());
   math.blend(elements, 1, working, 1, working, working);
   math.accumulate(elements, master, t.gradient);
-  if (mixed_) math.round(elements, master, working);
+  if (mixed) math.round(elements, master, working);
   for (Block* block : scratch) device_.release(kComputeQueue, block);
   math.zero(gradients_->bytes, {gradients_});
 }
 
 std::string WeightStore::newest() const {
   const Version& newest = *std::ranges::find(versions_, made_, &Version::number);
-  const Tensor weights{mixed_ ? master_ : newest.block};
+  const Tensor weights{master_ != nullptr ? master_ : newest.block};
   std::string bytes(static_cast<std::size_t>(stage_.sizes().parameters * 4), '\0');
   device_.download(bytes.data(), weights, static_cast<std::int64_t>(bytes.size()));
   return bytes;

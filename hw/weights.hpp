@@ -12,6 +12,7 @@
 #include "hw/accounting.hpp"
 #include "hw/backward_weights.hpp"
 #include "hw/ledger.hpp"
+#include "hw/optimizer_step.hpp"
 
 #include <string>
 
@@ -57,11 +58,10 @@ class WeightStore {
   Device& device_;
   Ledger& ledger_;
   std::vector<std::int64_t> last_use_;
-  bool mixed_;
   std::uint32_t number_;
-  Block* master_ = nullptr;  // fp32 masters of bf16 weights
+  OptimizerState optimizer_;
+  Block* master_ = nullptr;  // fp32 weights that are trained, where they are apart
   Block* gradients_ = nullptr;
-  Block* moments_[2] = {nullptr, nullptr};
   std::vector<Version> versions_;
   BackwardWeights backward_;
   std::uint32_t made_ = 0;

@@ -4,6 +4,7 @@
 #include "models/cost/exchanges.hpp"
 #include "models/cost/kept.hpp"
 #include "models/cost/seconds.hpp"
+#include "models/muon.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -125,6 +126,9 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const StageModel stage(model, layer, devices[i], options, i);
     costs.push_back(stage.costs(layers[i], i == 0, i + 1 == layers.size()));
+    if (options.muon)
+      use_muon(costs.back(), model, devices[i], layers[i], options.tensor,
+               options.optimizer_shards);
   }
   return costs;
 }

@@ -56,6 +56,7 @@ struct StageCostOptions {
   /// gradients and an all-gather of weights then replace the all-reduce; each counts half of its
   /// bytes in `reduced_bytes`.
   int optimizer_shards = 1;
+  bool muon = false;  ///< the optimizer is Muon (models/muon.hpp), else Adam
   StackSpec stack = {};
   CollectivePrice tensor_sum = {};  ///< an all-reduce among the tensor ranks
 };

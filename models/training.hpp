@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the weights of a run are trained: optimizer, learning rate over the updates, data. Only what
-// executes looks at it (replay, train); no predicted time depends on it.
+// executes looks at it (replay, train), but for Muon, whose step costs time and whose state is
+// smaller (models/muon.hpp).
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,25 @@ struct OptimizerSpec {
   enum class Kind : std::uint8_t {
     sgd,       ///< w - lr g
     momentum,  ///< v = beta1 v + g; w - lr v (Polyak)
-    adam,      ///< Kingma and Ba, ICLR'15; weight decay is added to the gradient
-    adamw,     ///< Loshchilov and Hutter, ICLR'19: decoupled weight decay
+    nesterov,  ///< v = beta1 v + (1 - beta1) g; w - lr (beta1 v + (1 - beta1) g): the look-ahead
+               ///< for delayed gradients (Ajanthan et al., ICML'25, with the stored weights ahead)
+    adam,    ///< Kingma and Ba, ICLR'15; weight decay is added to the gradient
+    adamw,   ///< Loshchilov and Hutter, ICLR'19: decoupled weight decay
+    nadamw,  ///< the same look-ahead with AdamW: PyTorch's NAdam (Dozat, 2016), decoupled decay
+    muon,    ///< matrices orthogonalized (Jordan et al., 2024), all else by AdamW
   } kind = Kind::sgd;
   double learning_rate = 0.01;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
 
-  /// Numbers it keeps for each weight.
-  int moments() const { return kind == Kind::sgd ? 0 : kind == Kind::momentum ? 1 : 2; }
+  /// Numbers it keeps for each weight; Muon keeps one of two for the matrices that it
+  /// orthogonalizes.
+  int moments() const {
+    if (kind == Kind::sgd) return 0;
+    return kind == Kind::momentum || kind == Kind::nesterov ? 1 : 2;
+  }
 };
-inline constexpr std::string_view kOptimizerNames[] = {"sgd", "momentum", "adam", "adamw"};
+inline constexpr std::string_view kOptimizerNames[] = {"sgd",   "momentum", "nesterov", "adam",
+                                                       "adamw", "nadamw",   "muon"};
 
 struct TrainingSpec {
   enum class Problem : std::uint8_t {
@@ -37,13 +47,15 @@ struct TrainingSpec {
     text,       ///< the bytes of a file
   } data = Data::generated;
   enum class Decay : std::uint8_t { none, linear, cosine } decay = Decay::none;
-  std::string file = {};               ///< of Data::text
-  double held_out = 0.1;               ///< share of the file, from its end, that is evaluated on
-  std::uint32_t updates = 0;           ///< over which the rate decays; 0: it was not said
-  std::uint32_t warmup = 0;            ///< updates in which the rate rises linearly to its value
-  double final_rate = 0.1;             ///< what is left of it when it has decayed, as a share
-  double clip = 0;                     ///< largest norm of a stage's gradient; 0: any
-  std::uint32_t rescheduled = 0;       ///< K of PipeMare's T1 (schedules/pipemare.hpp); 0: without
+  std::string file = {};          ///< of Data::text
+  double held_out = 0.1;          ///< share of the file, from its end, that is evaluated on
+  std::uint32_t updates = 0;      ///< over which the rate decays; 0: it was not said
+  std::uint32_t warmup = 0;       ///< updates in which the rate rises linearly to its value
+  double final_rate = 0.1;        ///< what is left of it when it has decayed, as a share
+  double clip = 0;                ///< largest norm of a stage's gradient; 0: any
+  std::uint32_t rescheduled = 0;  ///< K of PipeMare's T1 (schedules/pipemare.hpp); 0: without
+  bool discounted = false;        ///< learning rates divided by the delay of a stage
+  bool predicted = false;         ///< ops use weights predicted for their update (hw/weights.hpp)
   std::uint32_t evaluate_every = 100;  ///< updates; after the last one, too
   std::uint32_t evaluation_microbatches = 8;
   std::uint64_t seed = 1;

@@ -574,15 +574,19 @@ const std::vector<KeyRow>& table() {
        "CUDA context, kernels and communicators of a process; default: the device's", D::bytes},
 
       {"training", "optimizer", T::choice,
-       "sgd, momentum, adam, adamw; default: adamw of a model by shape, else sgd",
-       "sgd|momentum|adam|adamw"},
-      {"training", "learning_rate", T::quantity, "default 0.001 (adam, adamw), else 0.01"},
+       "sgd, momentum, nesterov, adam, adamw, nadamw, muon; default: adamw of a model by shape, "
+       "else sgd. nesterov and nadamw look ahead for delayed gradients (Ajanthan et al., ICML'25); "
+       "muon (Jordan et al., 2024) orthogonalizes matrices, all else is adamw's: its step costs "
+       "time and its state is smaller in simulation, too",
+       "sgd|momentum|nesterov|adam|adamw|nadamw|muon"},
+      {"training", "learning_rate", T::quantity,
+       "default 0.001 (adam, adamw, nadamw, muon), else 0.01"},
       {"training", "momentum", T::quantity,
-       "of momentum, or the share of the mean gradient kept by adam and adamw (beta1); default "
-       "0.9"},
+       "of momentum and muon, or the share of the mean gradient kept by adam and adamw (beta1); "
+       "default 0.9; muon 0.95; nesterov and nadamw 0.99"},
       {"training", "weight_decay", T::quantity,
-       "times the learning rate off the weights (adamw), else added to the gradient times the "
-       "weights; default 0.01 (adamw), else 0"},
+       "times the learning rate off the weights (adamw, nadamw, muon), else added to the gradient "
+       "times the weights; default 0.01 (adamw, nadamw, muon), else 0"},
       {"training", "warmup", T::integer,
        "updates in which the learning rate rises linearly; default 0"},
       {"training", "decay", T::choice,
@@ -594,9 +598,16 @@ const std::vector<KeyRow>& table() {
        "largest norm of the gradient of a stage (virtual stage), which needs no word from the "
        "others; default: any"},
       {"training", "rescheduled", T::integer,
-       "pipemare: its T1 begins with learning rates divided by the delay of a stage, and ends "
-       "after so many updates; default: without",
+       "PipeMare's T1, of schedules with stale weights: begins with learning rates divided by the "
+       "delay of a stage in updates (if above 1), and ends after so many updates; default: without",
        1},
+      {"training", "discounted", T::boolean,
+       "the same without an end (Zhang et al., IJCAI'16); default false"},
+      {"training", "predicted", T::boolean,
+       "pipedream and pipedream-2bw: ops use the weights as they will be at their update if the "
+       "last step goes on, as SpecTrain (Chen et al., 2018); in fp32 the weights once more; "
+       "default "
+       "false"},
       {"training", "updates", T::integer,
        "weight updates that `train` makes, and over which the rate decays; default: batches", 1},
       {"training", "data", T::text,

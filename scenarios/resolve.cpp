@@ -444,6 +444,7 @@ Scenario resolve(const Specification& spec) {
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
   auto [optimizer, training] = training_of(spec, job.shape.batches);
+  job.muon = optimizer.kind == OptimizerSpec::Kind::muon;
   check_layer_profile(spec, job);
   check_devices(spec, cluster);
   check_given_costs(spec, job);

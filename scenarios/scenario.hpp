@@ -38,6 +38,7 @@ struct Parallelism {
   bool sequence_parallel = false;
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   bool distributed_optimizer = false;
+  bool muon = false;  ///< the optimizer whose step and state cost something is Muon
 
   /// The GPUs of a device of the Program.
   const std::vector<int>& gpus_of(int device) const {

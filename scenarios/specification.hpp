@@ -136,6 +136,8 @@ struct TrainingKeys {
   Given<double> final_rate{section, "final_rate"};
   Given<double> clip{section, "clip"};
   Integer rescheduled{section, "rescheduled"};
+  Flag discounted{section, "discounted"};
+  Flag predicted{section, "predicted"};
   Integer updates{section, "updates"};
   Given<std::string> data{section, "data"};
   Given<double> held_out{section, "held_out"};

@@ -154,6 +154,7 @@ StageCostOptions cost_options(const Parallelism& job) {
           .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided},
           .context = job.mesh.size(Axis::context),
           .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1,
+          .muon = job.muon,
           .stack = job.stack,
           .tensor_sum = job.tensor_sum};
 }

@@ -21,10 +21,11 @@ OptimizerSpec optimizer_of(const Specification& spec) {
       keys.problem.value_or(TrainingSpec::Problem::model) == TrainingSpec::Problem::model;
   OptimizerSpec o;
   o.kind = keys.optimizer.value_or(by_shape ? Kind::adamw : Kind::sgd);
-  const bool adaptive = o.kind == Kind::adam || o.kind == Kind::adamw;
-  o.learning_rate = keys.learning_rate.value_or(adaptive ? 1e-3 : 1e-2);
-  o.beta1 = keys.momentum.value_or(o.beta1);
-  o.weight_decay = keys.weight_decay.value_or(o.kind == Kind::adamw ? 0.01 : 0);
+  const bool decoupled = o.kind == Kind::adamw || o.kind == Kind::nadamw || o.kind == Kind::muon;
+  const bool looks_ahead = o.kind == Kind::nesterov || o.kind == Kind::nadamw;
+  o.learning_rate = keys.learning_rate.value_or(decoupled || o.kind == Kind::adam ? 1e-3 : 1e-2);
+  o.beta1 = keys.momentum.value_or(looks_ahead ? 0.99 : o.kind == Kind::muon ? 0.95 : o.beta1);
+  o.weight_decay = keys.weight_decay.value_or(decoupled ? 0.01 : 0);
   if (keys.momentum.there && o.kind == Kind::sgd)
     keys.momentum.refuse("sgd has no momentum; use optimizer: momentum");
   if (o.beta1 >= 1) keys.momentum.refuse("'momentum' must be below 1");
@@ -61,6 +62,31 @@ void read_data(const Specification& spec, TrainingSpec& t) {
     keys.data.refuse("'data' is for a model by shape (problem: model); others have their own");
 }
 
+/// What is done against stale weights needs a schedule that has some.
+void check_staleness(const Specification& spec) {
+  if (spec.schedule == nullptr) return;
+  const TrainingKeys& keys = spec.training;
+  const UpdateRule rule = spec.schedule->update;
+  const auto refuse = [&](const auto& key, std::string_view name, std::string_view needs) {
+    key.refuse(fmt::format("'{}' is for schedules {}, the schedule is {}", name, needs,
+                           spec.schedule->name));
+  };
+  const bool delays = rule == UpdateRule::stash || rule == UpdateRule::double_buffer ||
+                      (rule == UpdateRule::latest && spec.schedule->corrects);
+  constexpr std::string_view kStale =
+      "whose stages have a delay each (pipedream, pipedream-2bw, pipemare)";
+  if (keys.rescheduled.there && !delays) refuse(keys.rescheduled, "rescheduled", kStale);
+  if (keys.discounted.value_or(false) && !delays) refuse(keys.discounted, "discounted", kStale);
+  if (keys.rescheduled.there && keys.discounted.value_or(false))
+    keys.discounted.refuse("'discounted' is 'rescheduled' without an end; give one of them");
+  if (!keys.predicted.value_or(false)) return;
+  if (!delays || rule == UpdateRule::latest)
+    refuse(keys.predicted, "predicted",
+           "whose forward and backward use one version (pipedream, pipedream-2bw)");
+  else if (spec.pipeline.stashing.value == Stashing::none)
+    keys.predicted.refuse("'predicted' needs stashed weights; leave out stashing: none");
+}
+
 }  // namespace
 
 std::pair<OptimizerSpec, TrainingSpec> training_of(const Specification& spec,
@@ -77,9 +103,9 @@ std::pair<OptimizerSpec, TrainingSpec> training_of(const Specification& spec,
   if (keys.clip.value && !(t.clip > 0)) keys.clip.refuse("'clip' must be more than 0");
   t.warmup = count_of(keys.warmup, 0);
   t.rescheduled = count_of(keys.rescheduled, 0);
-  if (keys.rescheduled.there && spec.schedule != nullptr && !spec.schedule->corrects)
-    keys.rescheduled.refuse(
-        fmt::format("'rescheduled' is PipeMare's T1, the schedule is {}", spec.schedule->name));
+  t.discounted = keys.discounted.value_or(false);
+  t.predicted = keys.predicted.value_or(false);
+  check_staleness(spec);
   t.updates = count_of(keys.updates, batches);
   t.evaluate_every = count_of(keys.evaluate_every, t.evaluate_every);
   t.evaluation_microbatches = count_of(keys.evaluation_microbatches, t.evaluation_microbatches);

@@ -276,6 +276,25 @@ class CudaMath : public Math {
       });
     });
   }
+  void muon_direction(int64_t n, const StepTensors& t, const MuonSettings& settings,
+                      Tensor direction) override {
+    enqueue_([=, this] {
+      with_pieces(n, {t.gradient, t.first_moment, direction}, [&]<int pieces>(Piece<pieces>) {
+        launch_block<&k::muon_direction_all<pieces, BlockTeam, T>>(
+            stream_, n, fp32_in(t.gradient), fp32(t.first_moment), k::factors(settings),
+            out(direction));
+      });
+    });
+  }
+  void muon_step(int64_t n, const StepTensors& t, const MuonSettings& settings,
+                 Tensor direction) override {
+    enqueue_([=, this] {
+      with_step_pieces(n, t, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::muon_each<pieces, GridTeam, T>>(
+            stream_, sms_, n / pieces, n, k::pointers<T>(t), k::factors(settings), in(direction));
+      });
+    });
+  }
 
  private:
   template <int n>

@@ -242,4 +242,20 @@ void HostMath::adamw_step(std::int64_t n, const StepTensors& t, const AdamwSetti
   });
 }
 
+void HostMath::muon_direction(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
+                              Tensor direction) {
+  enqueue_([=] {
+    kernels::muon_direction_all(kAlone, n, floats(t.gradient), floats(t.first_moment),
+                                kernels::factors(settings), floats(direction));
+  });
+}
+
+void HostMath::muon_step(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
+                         Tensor direction) {
+  enqueue_([=] {
+    kernels::muon_each(kAlone, n, kernels::pointers<float>(t), kernels::factors(settings),
+                       floats(direction));
+  });
+}
+
 }  // namespace penstock

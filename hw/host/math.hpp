@@ -58,6 +58,10 @@ class HostMath : public Math {
   void sgd_step(std::int64_t n, const StepTensors& t, const SgdSettings& settings) override;
   void adamw_step(std::int64_t n, const StepTensors& t, const AdamwSettings& settings,
                   std::int64_t step) override;
+  void muon_direction(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
+                      Tensor direction) override;
+  void muon_step(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
+                 Tensor direction) override;
 
  private:
   Enqueue enqueue_;

@@ -144,6 +144,7 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                                  key_.tensor > 1 && problem_.transfers_divided()},
                       .context = key_.context,
                       .optimizer_shards = key_.optimizer_shards,
+                      .muon = base.muon,
                       .stack = stack_});
 }
 

@@ -110,6 +110,8 @@ class ScriptedMath : public Math {
   void adamw_step(std::int64_t n, const StepTensors&, const AdamwSettings&, std::int64_t) override {
     work(2e-6 + static_cast<double>(n) * 3e-9);
   }
+  void muon_direction(std::int64_t, const StepTensors&, const MuonSettings&, Tensor) override {}
+  void muon_step(std::int64_t, const StepTensors&, const MuonSettings&, Tensor) override {}
 
  private:
   Machine& machine_;

@@ -94,15 +94,29 @@ struct Taken {
 using History = std::vector<Weights>;  // by number of updates made
 using Rule = std::function<Taken(const History&, std::uint32_t k)>;
 
-/// W(t+1) = W(t) - rate mean over the m microbatches of update t of their gradients.
+/// What update t, from 0 on, adds to the weights of a stage, given the mean gradient.
+using Step = std::function<Matrix(std::size_t stage, std::uint32_t t, const Matrix& w,
+                                  const Matrix& gradient)>;
+
+Matrix plain_step(std::size_t, std::uint32_t, const Matrix&, const Matrix& g) {
+  Matrix change = g;
+  for (double& x : change) x *= -kRate;
+  return change;
+}
+
+/// W(t+1) = W(t) + step of the mean over the m microbatches of update t of their gradients.
 History by_hand(std::size_t stages, std::uint32_t m, std::uint32_t updates, std::size_t rows,
-                const Rule& rule) {
+                const Rule& rule, const Step& step = plain_step) {
   History w{initial(stages)};
   for (std::uint32_t t = 0; t < updates; ++t) {
-    Weights next = w.back();
+    Weights mean(stages, Matrix(kWidth * kWidth, 0.0)), next = w.back();
     for (std::uint32_t k = t * m; k < (t + 1) * m; ++k) {
       const Taken at = rule(w, k);
-      add(next, gradient(at.forward, at.backward, k, rows), -kRate / m);
+      add(mean, gradient(at.forward, at.backward, k, rows), 1.0 / m);
+    }
+    for (std::size_t s = 0; s < stages; ++s) {
+      const Matrix change = step(s, t, w.back()[s], mean[s]);
+      for (std::size_t i = 0; i < change.size(); ++i) next[s][i] += change[i];
     }
     w.push_back(std::move(next));
   }
@@ -254,6 +268,170 @@ TEST(Recurrence, AFlushIsPlainGradientDescentWhateverTheSchedule) {
   }
 }
 
+// --- optimizers and corrections, each of two-buffered weights or PipeDream's
+
+constexpr std::uint32_t kMicrobatches = 4;
+
+Taken before_the_latest(const History& w, std::uint32_t k) {
+  const std::uint32_t t = k / kMicrobatches;
+  return {w[t > 0 ? t - 1 : 0], w[t > 0 ? t - 1 : 0]};
+}
+
+/// 2BW of three stages with this optimizer, against the step by hand.
+void expect_step(OptimizerSpec::Kind kind, double rate, double momentum, double decay,
+                 const Step& step) {
+  constexpr std::uint32_t updates = 12;
+  RunPlan plan = linear_plan({"pipedream-2bw", {3, kMicrobatches, updates}}, 3);
+  plan.optimizer.kind = kind;
+  plan.optimizer.learning_rate = rate;
+  plan.optimizer.beta1 = momentum;
+  plan.optimizer.weight_decay = decay;
+  const History right = by_hand(3, kMicrobatches, updates, 3, before_the_latest, step);
+  expect_alike(trained(plan), right, initial(3));
+  EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true);
+}
+
+/// The published loop, in the order in which it is published.
+Matrix newton_schulz(Matrix x) {
+  const auto product = [](const Matrix& a, const Matrix& b, bool transposed) {
+    Matrix sum(a.size(), 0.0);
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      for (std::size_t j = 0; j < kWidth; ++j) {
+        for (std::size_t k = 0; k < kWidth; ++k)
+          sum[i * kWidth + j] +=
+              a[i * kWidth + k] * (transposed ? b[j * kWidth + k] : b[k * kWidth + j]);
+      }
+    }
+    return sum;
+  };
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  for (double& v : x) v /= std::sqrt(squares) + 1e-7;
+  for (int i = 0; i < 5; ++i) {
+    const Matrix a = product(x, x, true), aa = product(a, a, false);
+    Matrix b = a;
+    for (std::size_t j = 0; j < b.size(); ++j) b[j] = -4.7750 * a[j] + 2.0315 * aa[j];
+    const Matrix bx = product(b, x, false);
+    for (std::size_t j = 0; j < x.size(); ++j) x[j] = 3.4445 * x[j] + bx[j];
+  }
+  return x;
+}
+
+TEST(Recurrence, MuonStepsAlongTheOrthogonalizedMomentum) {
+  constexpr double rate = 0.02, momentum = 0.95, decay = 0.1;
+  std::vector<Matrix> m(3, Matrix(kWidth * kWidth, 0.0));
+  expect_step(OptimizerSpec::Kind::muon, rate, momentum, decay,
+              [&](std::size_t s, std::uint32_t, const Matrix& w, const Matrix& g) {
+                Matrix u = g;
+                for (std::size_t i = 0; i < g.size(); ++i) {
+                  m[s][i] = momentum * m[s][i] + g[i];
+                  u[i] = g[i] + momentum * m[s][i];
+                }
+                Matrix change = newton_schulz(u);
+                for (std::size_t i = 0; i < g.size(); ++i)
+                  change[i] = -rate * (0.2 * std::sqrt(8.0) * change[i] + decay * w[i]);
+                return change;
+              });
+}
+
+// Ajanthan et al., ICML'25: d = beta (w(t) - w(t-1)), w(t+1) = w(t) + d - lr (1 - beta) g, with the
+// gradient at what w + d was; the weights that are stored are these w + d.
+TEST(Recurrence, NesterovsLookAheadIsAjanthansWithAStepDiscounted) {
+  constexpr double rate = 0.5, beta = 0.9;
+  std::vector<Matrix> d(3, Matrix(kWidth * kWidth, 0.0));
+  expect_step(OptimizerSpec::Kind::nesterov, rate, beta, 0,
+              [&](std::size_t s, std::uint32_t, const Matrix&, const Matrix& g) {
+                Matrix change = g;
+                for (std::size_t i = 0; i < g.size(); ++i) {
+                  const double moved = d[s][i] - rate * (1 - beta) * g[i];  // w(t+1) - w(t)
+                  const double ahead = beta * moved;
+                  change[i] = moved + ahead - d[s][i];
+                  d[s][i] = ahead;
+                }
+                return change;
+              });
+}
+
+TEST(Recurrence, NadamwIsAdamwThatLooksAhead) {
+  constexpr double rate = 0.02, beta1 = 0.99, beta2 = 0.999, decay = 0.1;
+  const auto mu = [](int t) { return beta1 * (1 - 0.5 * std::pow(0.96, t * 0.004)); };
+  std::vector<Matrix> m(3, Matrix(kWidth * kWidth, 0.0)), v = m;
+  expect_step(OptimizerSpec::Kind::nadamw, rate, beta1, decay,
+              [&](std::size_t s, std::uint32_t update, const Matrix& w, const Matrix& g) {
+                const int t = static_cast<int>(update) + 1;
+                double product = 1;
+                for (int i = 1; i <= t; ++i) product *= mu(i);
+                Matrix change = g;
+                for (std::size_t i = 0; i < g.size(); ++i) {
+                  m[s][i] = beta1 * m[s][i] + (1 - beta1) * g[i];
+                  v[s][i] = beta2 * v[s][i] + (1 - beta2) * g[i] * g[i];
+                  const double ahead = mu(t + 1) * m[s][i] / (1 - product * mu(t + 1)) +
+                                       (1 - mu(t)) * g[i] / (1 - product);
+                  const double size = std::sqrt(v[s][i] / (1 - std::pow(beta2, t))) + 1e-8;
+                  change[i] = -rate * (ahead / size + decay * w[i]);
+                }
+                return change;
+              });
+}
+
+// SpecTrain's w - s lr v with v the velocity of momentum SGD.
+TEST(Recurrence, PredictedWeightsGoOnAlongTheVelocity) {
+  constexpr double rate = 0.05, momentum = 0.9;
+  for (const bool doubled : {true, false}) {
+    const std::uint32_t n = 3, m = doubled ? 4 : 1, updates = 20;
+    History velocity{Weights(n, Matrix(kWidth * kWidth, 0.0))};  // by number of updates made
+    const Step step = [&](std::size_t s, std::uint32_t t, const Matrix&, const Matrix& g) {
+      if (velocity.size() == t + 1) velocity.push_back(velocity.back());
+      Matrix change = g;
+      for (std::size_t i = 0; i < g.size(); ++i) {
+        velocity[t + 1][s][i] = momentum * velocity[t][s][i] + g[i];
+        change[i] = -rate * velocity[t + 1][s][i];
+      }
+      return change;
+    };
+    const Rule rule = [&](const History& w, std::uint32_t k) {
+      Weights at;
+      for (std::uint32_t s = 0; s < n; ++s) {
+        const std::uint32_t delay = doubled ? 1 : n - 1 - s, u = minus(k / m, delay);
+        at.push_back(w[u][s]);
+        for (std::size_t i = 0; i < at[s].size(); ++i) at[s][i] -= delay * rate * velocity[u][s][i];
+      }
+      return Taken{at, at};
+    };
+    RunPlan plan = linear_plan({doubled ? "pipedream-2bw" : "pipedream", {n, m, updates}}, 3);
+    plan.optimizer.kind = OptimizerSpec::Kind::momentum;
+    plan.optimizer.learning_rate = rate;
+    plan.training.predicted = true;
+    expect_alike(trained(plan), by_hand(n, m, updates, 3, rule, step), initial(n));
+    const RecordedRun piped = run_alone(plan, unpaced());
+    EXPECT_EQ(piped.weights_equal, true);
+    plan.training.predicted = false;
+    EXPECT_NE(run_alone(plan, unpaced()).weights_digest, piped.weights_digest);
+  }
+}
+
+TEST(Recurrence, DiscountedRatesAreDividedByTheDelay) {
+  constexpr std::uint32_t n = 4, updates = 30;
+  const Rule rule = [](const History& w, std::uint32_t k) {
+    const Weights at = each_of(w, [&](std::uint32_t s) { return minus(k, n - 1 - s); });
+    return Taken{at, at};
+  };
+  for (const std::uint32_t rescheduled : {0U, 12U}) {
+    const Step step = [&](std::size_t s, std::uint32_t t, const Matrix&, const Matrix& g) {
+      const double delay = std::max(1.0, n - 1.0 - static_cast<double>(s));
+      const double power = rescheduled == 0 ? 1 : 1 - std::min(t / 12.0, 1.0);
+      Matrix change = g;
+      for (double& x : change) x *= -kRate / std::pow(delay, power);
+      return change;
+    };
+    RunPlan plan = linear_plan({"pipedream", {n, 1, updates}}, 3);
+    plan.training.discounted = rescheduled == 0;
+    plan.training.rescheduled = rescheduled;
+    expect_alike(trained(plan), by_hand(n, 1, updates, 3, rule, step), initial(n));
+    EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true);
+  }
+}
+
 /// The largest weight of stage 0, whose delay is the longest, at the end.
 double left_of_quadratic(std::uint32_t depth, double rate) {
   RunPlan plan = plan_of({"pipedream", {depth, 1, 1500}});
@@ -287,7 +465,8 @@ TrainingCurve curve_of(const RunPlan& plan, const TrainingOptions& options = {})
 
 TEST(Training, EndsWithTheWeightsOfThePipeline) {
   using Kind = OptimizerSpec::Kind;
-  for (const Kind kind : {Kind::sgd, Kind::momentum, Kind::adam, Kind::adamw}) {
+  for (const Kind kind : {Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw,
+                          Kind::nadamw, Kind::muon}) {
     RunPlan plan = plan_of({"pipedream-2bw", {3, 3, 4}});
     make_transformer(plan, Recompute::none);
     plan.optimizer.kind = kind;
@@ -297,6 +476,7 @@ TEST(Training, EndsWithTheWeightsOfThePipeline) {
     plan.training.warmup = 2;
     plan.training.updates = 4;
     plan.training.decay = TrainingSpec::Decay::cosine;
+    plan.training.predicted = kind != Kind::sgd;
     const RecordedRun piped = run_alone(plan, unpaced());
     EXPECT_EQ(piped.weights_equal, true);
     EXPECT_EQ(piped.weights_digest, curve_of(plan).weights_digest);
@@ -311,7 +491,9 @@ TEST(Training, GoesOnFromACheckpointWithTheSameBits) {
   std::filesystem::remove(file);
   for (const char* schedule : {"pipedream", "pipemare", "pipedream-2bw"}) {
     RunPlan plan = plan_of({schedule, shape_of(schedule, 3, 3, 6)});
-    plan.optimizer.kind = OptimizerSpec::Kind::adam;
+    const bool predicted = std::string(schedule) == "pipedream-2bw";
+    plan.optimizer.kind = predicted ? OptimizerSpec::Kind::muon : OptimizerSpec::Kind::adam;
+    plan.training.predicted = predicted;
     const TrainingCurve whole = curve_of(plan);
     int left = 3;
     TrainingOptions options;
