@@ -1,30 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/collectives.hpp"
 
+#include "models/collective_shapes.hpp"
 #include "models/sharing.hpp"
 
 #include <algorithm>
 #include <map>
 
 namespace penstock {
-namespace {
 
-using Gpus = std::vector<int>;
-
-std::vector<Gpus> nodes_of(const Gpus& gpus, const NodeOf& node_of) {
-  std::map<int, Gpus> by_node;
+std::vector<std::vector<int>> nodes_of(const std::vector<int>& gpus, const NodeOf& node_of) {
+  std::map<int, std::vector<int>> by_node;
   for (const int gpu : gpus) by_node[node_of(gpu)].push_back(gpu);
-  std::vector<Gpus> nodes;
+  std::vector<std::vector<int>> nodes;
   for (auto& [node, members] : by_node) nodes.push_back(std::move(members));
   return nodes;
 }
 
-/// Several nodes with as many members each, more than one.
-bool has_rails(const std::vector<Gpus>& nodes) {
+bool has_rails(const std::vector<std::vector<int>>& nodes) {
   const std::size_t local = nodes.front().size();
   return nodes.size() > 1 && local > 1 &&
-         std::ranges::all_of(nodes, [&](const Gpus& node) { return node.size() == local; });
+         std::ranges::all_of(nodes, [&](const auto& node) { return node.size() == local; });
 }
+
+std::vector<std::vector<int>> rails_of(const std::vector<std::vector<int>>& nodes) {
+  std::vector<std::vector<int>> rails(nodes.front().size());
+  for (const std::vector<int>& node : nodes)
+    for (std::size_t i = 0; i < node.size(); ++i) rails[i].push_back(node[i]);
+  return rails;
+}
+
+namespace {
+
+using Gpus = std::vector<int>;
 
 /// Every GPU sends `share` of the bytes to the next one.
 void add_ring(CollectivePhase& phase, const Gpus& gpus, double share, int steps) {
@@ -43,29 +51,20 @@ void go_through(const Gpus& node, std::size_t enter, std::size_t leave, Gpus& ri
   ring.push_back(node[leave]);
 }
 
-/// As many rings as a node has members, each with its part of the bytes, so that every member's NIC
-/// carries one in and one out, to the same place in the next node where that is possible: the
-/// channels of NCCL, which are cut in this way (NCCL_CROSS_NIC).
-void add_rings(CollectivePhase& phase, const std::vector<Gpus>& nodes, double share, int steps) {
+/// The order of the ring that begins at the GPU of this place in the first node.
+Gpus ring_through(const std::vector<Gpus>& nodes, std::size_t ring) {
   const std::size_t local = nodes.front().size();
-  std::map<std::pair<int, int>, int> rings_over;
-  for (std::size_t ring = 0; ring < local; ++ring) {
-    // Where it enters node k: here and there in turn, and a third place before an odd end.
-    const auto place = [&](std::size_t k) {
-      const bool odd_end = nodes.size() % 2 == 1 && k + 1 == nodes.size();
-      return (ring + (k == nodes.size() ? 0 : odd_end && local > 2 ? 2 : k % 2)) % local;
-    };
-    Gpus order;
-    for (std::size_t k = 0; k < nodes.size(); ++k) {
-      const std::size_t enter = place(k), leave = place(k + 1);
-      go_through(nodes[k], enter, leave == enter ? (enter + 1) % local : leave, order);
-    }
-    for (std::size_t i = 0; i < order.size(); ++i)
-      ++rings_over[{order[i], order[(i + 1) % order.size()]}];
+  // Where it enters node k: here and there in turn, and a third place before an odd end.
+  const auto place = [&](std::size_t k) {
+    const bool odd_end = nodes.size() % 2 == 1 && k + 1 == nodes.size();
+    return (ring + (k == nodes.size() ? 0 : odd_end && local > 2 ? 2 : k % 2)) % local;
+  };
+  Gpus order;
+  for (std::size_t k = 0; k < nodes.size(); ++k) {
+    const std::size_t enter = place(k), leave = place(k + 1);
+    go_through(nodes[k], enter, leave == enter ? (enter + 1) % local : leave, order);
   }
-  for (const auto& [edge, rings] : rings_over)
-    phase.flows.push_back({edge.first, edge.second, share * rings / static_cast<double>(local)});
-  phase.steps = std::max(phase.steps, steps);
+  return order;
 }
 
 /// Reduce-scatter or all-gather of `share` of the bytes: (n-1)/n over every edge, n-1 steps.
@@ -81,15 +80,22 @@ void add_full_ring(CollectivePhase& phase, const Gpus& gpus, double share) {
 
 /// `rounds` times n-1 steps round these GPUs: an all-reduce goes twice.
 CollectivePhase round_all(const Gpus& gpus, const NodeOf& node_of, int rounds) {
-  CollectivePhase phase;
-  const auto n = static_cast<double>(gpus.size());
-  const double share = rounds * (n - 1) / n;
   const int steps = rounds * (static_cast<int>(gpus.size()) - 1);
-  const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
-  if (has_rails(nodes))
-    add_rings(phase, nodes, share, steps);
-  else
+  const double share = steps / static_cast<double>(gpus.size());
+  const std::vector<Gpus> orders = ring_orders(gpus, node_of);
+  CollectivePhase phase;
+  if (orders.size() == 1) {
     add_ring(phase, gpus, share, steps);
+    return phase;
+  }
+  std::map<std::pair<int, int>, int> rings_over;
+  for (const Gpus& order : orders)
+    for (std::size_t i = 0; i < order.size(); ++i)
+      ++rings_over[{order[i], order[(i + 1) % order.size()]}];
+  for (const auto& [edge, rings] : rings_over)
+    phase.flows.push_back(
+        {edge.first, edge.second, share * rings / static_cast<double>(orders.size())});
+  phase.steps = steps;
   return phase;
 }
 
@@ -120,14 +126,6 @@ std::vector<CollectivePhase> leaders(const std::vector<Gpus>& nodes) {
   }
   add_full_ring(phases[1], firsts, 1);
   return phases;
-}
-
-/// The GPUs of each place in all nodes.
-std::vector<Gpus> rails_of(const std::vector<Gpus>& nodes) {
-  std::vector<Gpus> rails(nodes.front().size());
-  for (const Gpus& node : nodes)
-    for (std::size_t i = 0; i < node.size(); ++i) rails[i].push_back(node[i]);
-  return rails;
 }
 
 std::vector<CollectivePhase> hierarchical(const Gpus& gpus, const NodeOf& node_of) {
@@ -190,22 +188,14 @@ std::vector<int> binary_tree(int n) {
 
 std::vector<CollectivePhase> tree(const Gpus& gpus) {
   CollectivePhase phase;
-  const int n = static_cast<int>(gpus.size());
-  const std::vector<int> parent = binary_tree(n);
-  for (const bool second : {false, true}) {
-    // The leaves of one tree are inner in the other: mirrored, or with an odd number shifted.
-    const auto gpu = [&](int r) {
-      const int at = !second ? r : n % 2 == 0 ? n - 1 - r : (r + 1) % n;
-      return gpus[static_cast<std::size_t>(at)];
-    };
-    for (int r = 1; r < n; ++r) {
-      const int up = parent[static_cast<std::size_t>(r)];
-      phase.flows.push_back({gpu(r), gpu(up), 0.5});
-      phase.flows.push_back({gpu(up), gpu(r), 0.5});
+  for (const auto& edges : binary_trees(gpus)) {
+    for (const auto& [child, parent] : edges) {
+      phase.flows.push_back({child, parent, 0.5});
+      phase.flows.push_back({parent, child, 0.5});
     }
   }
   int height = 0;
-  for (int reached = 1; reached < n; reached *= 2) ++height;
+  for (std::size_t reached = 1; reached < gpus.size(); reached *= 2) ++height;
   phase.steps = 2 * height;
   return {phase};
 }
@@ -231,6 +221,36 @@ std::vector<CollectivePhase> server(const Gpus& gpus, const Gpus& members, int s
   push.steps = pull.steps = 1;
   return {push, pull};
 }
+
+}  // namespace
+
+std::vector<std::vector<int>> ring_orders(const std::vector<int>& gpus, const NodeOf& node_of) {
+  const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
+  if (!has_rails(nodes)) return {gpus};
+  std::vector<Gpus> orders;
+  for (std::size_t ring = 0; ring < nodes.front().size(); ++ring)
+    orders.push_back(ring_through(nodes, ring));
+  return orders;
+}
+
+std::array<std::vector<TreeEdge>, 2> binary_trees(const std::vector<int>& gpus) {
+  const int n = static_cast<int>(gpus.size());
+  const std::vector<int> parent = binary_tree(n);
+  std::array<std::vector<TreeEdge>, 2> trees;
+  for (const bool second : {false, true}) {
+    // Mirrored, or with an odd number shifted.
+    const auto gpu = [&](int r) {
+      const int at = !second ? r : n % 2 == 0 ? n - 1 - r : (r + 1) % n;
+      return gpus[static_cast<std::size_t>(at)];
+    };
+    for (int height = 1; height < n; height *= 2)
+      for (int r = height; r < n; r += 2 * height)
+        trees[second ? 1 : 0].push_back({gpu(r), gpu(parent[static_cast<std::size_t>(r)])});
+  }
+  return trees;
+}
+
+namespace {
 
 std::vector<CollectivePhase> all_reduce(const Exchange& exchange, const Gpus& gpus,
                                         const NodeOf& node_of) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "models/cluster.hpp"
+#include "models/collective_shapes.hpp"
 #include "program/recipe.hpp"
 #include "program/transfer.hpp"
 #include "program/vocabulary.hpp"
@@ -65,7 +66,6 @@ struct CollectivePhase {
 };
 
 using GpuGroups = std::vector<std::vector<int>>;
-using NodeOf = std::function<int(int gpu)>;
 
 /// Returns whether both send the same along the same routes: a ring's all-gather and reduce-scatter
 /// do.
