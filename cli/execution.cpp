@@ -15,6 +15,22 @@ std::vector<Channel> channels_of(const Simulation& s) {
   return channels;
 }
 
+/// Each device is one GPU.
+ReductionPlan reduction_of(const Simulation& s) {
+  ReductionPlan reduction;
+  reduction.algorithm = s.scenario.reduction.algorithm;
+  reduction.servers = s.scenario.reduction.servers;
+  for (const auto& parts : parts_by_position(s.input())) {
+    auto& here = reduction.parts.emplace_back();
+    for (const auto& [ready, share, seconds] : parts) here.push_back({ready, share, seconds});
+  }
+  for (const std::vector<int>& gpus : s.scenario.mesh.gpus) {
+    reduction.gpus.push_back(gpus.front());
+    reduction.nodes.push_back(s.scenario.cluster.node_of(gpus.front()));
+  }
+  return reduction;
+}
+
 }  // namespace
 
 ComputeChoice compute_of(const Arguments& arguments) {
@@ -32,10 +48,7 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) 
   plan.program = s.program;
   plan.costs = s.scenario.costs;
   plan.channels = channels_of(s);
-  if (plan.program.placement.mirrored() || plan.program.placement.replicated())
-    plan.reduce_s = reductions_alone_s(s.input());
-  if (plan.program.placement.replicated())
-    plan.bucket_share = bucket_share_of(s.scenario.reduction);
+  plan.reduction = reduction_of(s);
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;
   plan.optimizer = s.scenario.optimizer;

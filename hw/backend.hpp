@@ -49,6 +49,8 @@ class Backend {
   /// Queues of their own beside a device's, for work that its ops must not hold up; same bits.
   /// Blocks of either may be used on both. Asked for before start(); the same one every time.
   virtual Device& beside(int device) = 0;
+  /// Queues for times alone, which neither of these may hold up; may be those of beside().
+  virtual Device& pacing(int device) { return beside(device); }
   /// Ends of `plan.channels[channel]`; only on the process that owns the device.
   virtual SendingEnd& sending(int channel) = 0;
   virtual ReceivingEnd& receiving(int channel) = 0;

@@ -63,9 +63,9 @@ class Device {
   /// The block may be used again once `queue` has got here.
   virtual void release(Queue queue, Block* block) = 0;
 
-  /// Makes the work since `begin` last until begin + duration_s: waits on a wall clock, sets the
-  /// time on a virtual one.
-  virtual void pace(Queue queue, const Event& begin, double duration_s) = 0;
+  /// Makes the work since `begin` last until `part` of duration_s has passed: waits on a wall clock,
+  /// sets the time on a virtual one.
+  virtual void pace(Queue queue, const Event& begin, double duration_s, double part = 1) = 0;
 
   /// Copies between host memory and a block, and waits for it. For loading and reading weights.
   virtual void upload(Tensor to, const void* from, std::int64_t bytes) = 0;

@@ -41,6 +41,27 @@ struct DeviceExecutor::InFlight {
   Block* workspace = nullptr;
 };
 
+/// A part of a reduction, as this device takes part in it.
+struct DeviceExecutor::Part {
+  ReducedPart stated;
+  std::int64_t first;  // of its elements
+  std::vector<CollectiveStep> steps = {};
+};
+
+/// A reduction that goes on.
+struct DeviceExecutor::Reduction {
+  struct Received {
+    Block* block;
+    Event arrived;
+  };
+  std::vector<Received> received = {};  // in the order of the steps
+  std::size_t taken = 0;                // of them
+  std::size_t begun = 0;                // parts
+  const Block* piled = nullptr;         // to be added to what comes next
+  Event start = nullptr;                // of the first part
+  Event met = nullptr, end = nullptr;   // of the last part
+};
+
 DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
     : in_(input),
       ops_(input.plan.program.ops),
@@ -50,6 +71,7 @@ DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
       first_(ops_.begin(device)),
       last_(ops_.end(device)),
       adders_(adders_of(input.plan, device)),
+      reducing_(&device_),
       records_(last_ - first_),
       next_receive_(first_),
       issued_(first_),
@@ -57,7 +79,7 @@ DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
       receives_issued_(first_) {
   for (const std::uint32_t stage : stages_on(input.plan, device)) add_stage(stage);
   find_incoming();
-  find_buckets();
+  find_parts();
 }
 
 DeviceExecutor::~DeviceExecutor() = default;
@@ -73,7 +95,7 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
     return StageState::Variant{std::move(stage), bytes};
   };
   s->usual = make_variant(false);
-  std::vector<std::int64_t> last_use(program.batches + 1, -1);
+  std::vector<std::int64_t> last_use(program.updates(number) + 1, -1);
   for (std::uint32_t g = first_; g < last_; ++g) {
     const Op& op = ops_[g];
     if (!is_compute(op.kind) || op.stage != number) continue;
@@ -237,7 +259,7 @@ void DeviceExecutor::hand_over(std::uint32_t g, Block* block, OpRecord& r) {
 void DeviceExecutor::issue(std::uint32_t g) {
   const std::uint32_t next = g + ops_.together(g);
   for (std::uint32_t i = g; i < next; ++i) wait_for_inputs(i);
-  const Event begin = device_.record(kComputeQueue);
+  const Event begin = begin_of(g);
   hand_norm(g);
   std::array<Block*, 2> made{};
   for (std::uint32_t i = g; i < next; ++i) {
@@ -245,11 +267,17 @@ void DeviceExecutor::issue(std::uint32_t g) {
     account(i, OpPoint::start, begin);
     made[i - g] = run_op(i);
   }
-  if (in_.settings.pace) device_.pace(kComputeQueue, begin, duration_s(in_.plan, g));
+  for (std::uint32_t i = g; i < next; ++i) pace_parts(i, begin);
+  if (in_.settings.pace && !(beside_ && exchanges(ops_[g])))
+    device_.pace(kComputeQueue, begin, duration_s(in_.plan, g));
   const Event end = device_.record(kComputeQueue);
   for (std::uint32_t i = g; i < next; ++i) {
     record(i).end = end;
     account(i, OpPoint::end, end);
+    if (exchanges(ops_[i]) && !beside_) {
+      record(i).message_departed = begin;
+      record(i).message_arrived = end;
+    }
     if (Block* block = made[i - g]) hand_over(i, block, record(i));
   }
   issued_.store(next, std::memory_order_release);
@@ -264,13 +292,19 @@ void DeviceExecutor::wait_for_inputs(std::uint32_t g) {
   if (in_.plan.program.transfers == Transfers::coupled && last_delivered_)
     device_.wait(kComputeQueue, last_delivered_);
   if (is_compute(op.kind)) last_delivered_ = nullptr;
+  if (op.kind == OpKind::step && detached_ != kNoOp) end_reduction(std::exchange(detached_, kNoOp));
   if (exchanges(op)) {
-    while (sent_ < buckets_.size()) send_bucket(op, buckets_[sent_++]);
-    sent_ = 0;
-    for (const Event& arrived : gradients_.at(g).arrived) device_.wait(kComputeQueue, arrived);
+    begin_reduction(g);
   } else if (record(g).message_arrived) {
     device_.wait(kComputeQueue, record(g).message_arrived);
   }
+}
+
+/// Issues the begin of an op, which has waited for what it needs. A reduction that holds the
+/// compute queue begins with its first message.
+Event DeviceExecutor::begin_of(std::uint32_t g) {
+  if (exchanges(ops_[g]) && !beside_) return reductions_.at(g).met;
+  return device_.record(kComputeQueue);
 }
 
 /// Is it the REDUCE_GRAD of a device that adds the gradients of others?
@@ -294,99 +328,175 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
   return bytes;
 }
 
-/// Pieces of the only stage, joined until a bucket is large enough; or all gradients in one.
-void DeviceExecutor::find_buckets() {
-  const std::int64_t all = gradient_bytes() / 4;
-  buckets_ = {{0, all}};
-  if (in_.plan.bucket_share >= 1 || stages_.size() > 1 || adders_.size() == 1) return;
-  const std::vector<GradientPiece> pieces = stages_.begin()->second->usual.stage->pieces();
-  if (pieces.size() == 1) return;
-  buckets_.clear();
-  std::int64_t end = all;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const auto share = static_cast<double>(end - pieces[i].first) / static_cast<double>(all);
-    if (share < in_.plan.bucket_share && i + 1 < pieces.size()) continue;
-    buckets_.push_back({pieces[i].first, std::exchange(end, pieces[i].first)});
-    last_pieces_.push_back(i);
+// --- reductions ----------------------------------------------------------------------------------
+
+/// What this device does in each of its reductions, and where it does so.
+void DeviceExecutor::find_parts() {
+  if (adders_.size() == 1) return;
+  const Program& program = in_.plan.program;
+  const auto stated = parts_at(in_.plan, program.placement.position_of(number_));
+  const auto ranges = ranges_of(stated, gradient_bytes() / 4);
+  for (std::size_t k = 0; k < stated.size(); ++k) {
+    const auto [first, end] = ranges[k];
+    Part& part = parts_.emplace_back(Part{stated[k], first});
+    for (CollectiveStep step : reduction_steps(in_.plan, adders_, end - first)) {
+      if (step.gpu != number_) continue;
+      step.first += first;
+      step.end += first;
+      part.steps.push_back(step);
+    }
+  }
+  beside_ = program.detached_reductions || parts_.size() > 1;
+  if (beside_) {
+    reducing_ = &in_.backend.beside(number_);
+    if (in_.settings.pace) pacing_ = &in_.backend.pacing(number_);
   }
   std::uint32_t last_backward = first_;
   for (std::uint32_t g = first_; g < last_; ++g) {
     if (ops_[g].kind == OpKind::backward || ops_[g].kind == OpKind::backward_weight)
       last_backward = g;
-    if (exchanges(ops_[g])) reduced_by_[last_backward] = g;
+    if (parts_.size() > 1 && exchanges(ops_[g])) reduced_by_[last_backward] = g;
   }
 }
 
+/// Posts all receives of a reduction, unless they are.
 void DeviceExecutor::receive_gradients(std::uint32_t g) {
-  Gradients& gradients = gradients_[g];
-  for (const GradientPiece& bucket : buckets_) {
-    const std::int64_t bytes = (bucket.end - bucket.first) * 4;
-    std::vector<Block*>& blocks = gradients.blocks.emplace_back();
-    for (const int from : adders_) {
-      blocks.push_back(nullptr);
-      if (from == number_) continue;
-      ReceivingEnd& end =
-          in_.backend.receiving(channel_between(from, number_, false, Transfer::Kind::reduction));
-      blocks.back() = device_.allocate(end.queue(), bytes);
-      const auto received = end.receive(nullptr, blocks.back(), bytes, reduction_of(ops_[g], from));
-      record(g).message_departed = received.departed;
-      record(g).message_arrived = received.arrived;
-      gradients.arrived.push_back(received.arrived);
+  if (reductions_.contains(g)) return;
+  Reduction& r = reductions_[g];
+  for (const Part& part : parts_) {
+    for (const CollectiveStep& step : part.steps) {
+      if (step.kind == CollectiveStep::Kind::send) continue;
+      const std::int64_t bytes = (step.end - step.first) * 4;
+      ReceivingEnd& end = in_.backend.receiving(
+          channel_between(step.peer, number_, false, Transfer::Kind::reduction));
+      Block* block = device_.allocate(end.queue(), bytes);
+      const Op op = reduction_of(ops_[g], step.peer);
+      r.received.push_back({block, end.receive(nullptr, block, bytes, op).arrived});
     }
   }
 }
 
-/// What leaves with a piece of the stage's gradients, which an update's last W or B completes.
-void DeviceExecutor::send_gradients(std::uint32_t g, std::size_t piece) {
-  while (sent_ < buckets_.size() && last_pieces_[sent_] <= piece)
-    send_bucket(ops_[reduced_by_.at(g)], buckets_[sent_++]);
-}
-
-/// To each of the others.
-void DeviceExecutor::send_bucket(const Op& op, const GradientPiece& bucket) {
-  const std::int64_t bytes = (bucket.end - bucket.first) * 4;
-  for (const int to : adders_) {
-    if (to == number_) continue;
-    Block* block = allocate(bytes);
-    for_each_part(bucket, [&](Tensor own, std::int64_t offset, std::int64_t n) {
-      device_.math().copy(n * 4, own, {block, offset * 4});
-    });
-    SendingEnd& end =
-        in_.backend.sending(channel_between(number_, to, false, Transfer::Kind::reduction));
-    end.send(device_.record(kComputeQueue), block, bytes, op);
-    device_.release(end.queue(), block);
+/// The compute queue has come to a REDUCE_GRAD: what has not left for the others does so.
+void DeviceExecutor::begin_reduction(std::uint32_t g) {
+  receive_gradients(g);
+  Reduction& r = reductions_.at(g);
+  const bool detached = ops_[g].has(Op::detached);
+  if (detached) {
+    for (auto& [number, s] : stages_) s->weights->set_aside();
+  }
+  reduce_parts_until(g, parts_.size());
+  if (detached) {
+    detached_ = g;
+  } else if (beside_) {
+    device_.wait(kComputeQueue, r.met);
   }
 }
 
-/// In the order of the devices, which is the same for all of them, and so are the sums, bit for
-/// bit.
-void DeviceExecutor::add_gradients(std::uint32_t g) {
-  auto& arrived = gradients_.at(g).blocks;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    std::vector<Block*>& blocks = arrived[i];
-    for_each_part(buckets_[i], [&](Tensor own, std::int64_t offset, std::int64_t n) {
-      const auto of = [&](const Block* block) { return block ? Tensor{block, offset * 4} : own; };
-      const Tensor sum = of(blocks[0]);
-      for (std::size_t k = 1; k < blocks.size(); ++k)
-        device_.math().accumulate(n, of(blocks[k]), sum);
-      if (blocks[0] != nullptr) device_.math().copy(n * 4, sum, own);
-    });
-    for (Block* block : blocks) release(block);
-  }
-  gradients_.erase(g);
+/// The gradients of these parts are there when the compute queue gets here.
+void DeviceExecutor::reduce_parts_until(std::uint32_t g, std::size_t end) {
+  receive_gradients(g);
+  Reduction& r = reductions_.at(g);
+  if (r.begun >= end) return;
+  if (beside_) reducing_->wait(kComputeQueue, device_.record(kComputeQueue));
+  while (r.begun < end) reduce_part(g, parts_[r.begun++]);
 }
 
-/// Calls `visit` with what of each stage's gradients lies in a bucket: where it is, how many
-/// elements of the bucket are before it, and its own.
+/// Issues the steps of one part. All members have come when the first message has; on a clock of
+/// stated times this is so when the last one has, because then each has heard of all.
+void DeviceExecutor::reduce_part(std::uint32_t g, const Part& part) {
+  Reduction& r = reductions_.at(g);
+  r.met = nullptr;
+  for (const CollectiveStep& step : part.steps) {
+    if (step.kind == CollectiveStep::Kind::send) {
+      send_step(g, step);
+      continue;
+    }
+    receive_step(r, step);
+    if (!r.met && !in_.settings.pace) r.met = reducing_->record(kComputeQueue);
+  }
+  if (!r.met) r.met = reducing_->record(kComputeQueue);
+  Event begin = r.met;
+  r.end = nullptr;
+  if (pacing_ != nullptr) {
+    pacing_->wait(kComputeQueue, r.met);
+    begin = pacing_->record(kComputeQueue);
+    pacing_->pace(kComputeQueue, begin, part.stated.seconds);
+    r.end = pacing_->record(kComputeQueue);
+  } else if (beside_) {
+    r.end = reducing_->record(kComputeQueue);
+  }
+  if (!r.start) r.start = begin;
+}
+
+void DeviceExecutor::send_step(std::uint32_t g, const CollectiveStep& step) {
+  const std::int64_t bytes = (step.end - step.first) * 4;
+  SendingEnd& end =
+      in_.backend.sending(channel_between(number_, step.peer, false, Transfer::Kind::reduction));
+  Block* block = device_.allocate(beside_ ? end.queue() : kComputeQueue, bytes);
+  if (beside_) reducing_->wait(kComputeQueue, device_.record(end.queue()));
+  for_each_stage(step, [&](Tensor own, std::int64_t offset, std::int64_t n) {
+    reducing_->math().copy(n * 4, own, {block, offset * 4});
+  });
+  end.send(reducing_->record(kComputeQueue), block, bytes, ops_[g]);
+  device_.release(end.queue(), block);
+}
+
+void DeviceExecutor::receive_step(Reduction& r, const CollectiveStep& step) {
+  const auto& [block, arrived] = r.received[r.taken++];
+  Math& math = reducing_->math();
+  reducing_->wait(kComputeQueue, arrived);
+  if (const Block* piled = std::exchange(r.piled, nullptr); piled && step.end > step.first)
+    math.accumulate(step.end - step.first, {piled}, {block});
+  if (step.kind == CollectiveStep::Kind::pile) {
+    r.piled = block;
+    return;
+  }
+  for_each_stage(step, [&, from = block](Tensor own, std::int64_t offset, std::int64_t n) {
+    if (step.kind == CollectiveStep::Kind::add)
+      math.accumulate(n, {from, offset * 4}, own);
+    else
+      math.copy(n * 4, {from, offset * 4}, own);
+  });
+}
+
+/// Beside a backward that ends an update, parts leave with the piece of the stage's gradients that
+/// completes them.
+void DeviceExecutor::reduce_pieces(std::uint32_t g, const Stage& stage, std::size_t piece) {
+  const std::int64_t first = stage.pieces()[piece].first;
+  std::size_t end = 0;
+  while (end < parts_.size() && parts_[end].first >= first) ++end;
+  reduce_parts_until(reduced_by_.at(g), end);
+}
+
+/// Beside a paced backward that ends an update, parts leave when they are stated to be there.
+void DeviceExecutor::pace_parts(std::uint32_t g, const Event& begin) {
+  const auto reduce = reduced_by_.find(g);
+  if (!in_.settings.pace || reduce == reduced_by_.end()) return;
+  for (std::size_t k = 0; k < parts_.size() && parts_[k].stated.ready < 1; ++k) {
+    device_.pace(kComputeQueue, begin, duration_s(in_.plan, g), parts_[k].stated.ready);
+    reduce_parts_until(reduce->second, k + 1);
+  }
+}
+
+/// The compute queue goes on when the gradients are summed.
+void DeviceExecutor::end_reduction(std::uint32_t g) {
+  const auto r = reductions_.find(g);
+  if (r->second.end) device_.wait(kComputeQueue, r->second.end);
+  for (const auto& [block, arrived] : r->second.received) device_.release(kComputeQueue, block);
+  reductions_.erase(r);
+}
+
+/// Calls `visit` with what of each stage's gradients a step moves: where it is, how many of the
+/// step's elements are before it, and its own.
 template <class Visit>
-void DeviceExecutor::for_each_part(const GradientPiece& bucket, Visit visit) const {
+void DeviceExecutor::for_each_stage(const CollectiveStep& step, Visit visit) const {
   std::int64_t before = 0;
   for (const auto& [number, s] : stages_) {
     const std::int64_t n = s->sizes().parameters;
-    const std::int64_t first = std::max(bucket.first, before);
-    const std::int64_t end = std::min(bucket.end, before + n);
+    const std::int64_t first = std::max(step.first, before);
+    const std::int64_t end = std::min(step.end, before + n);
     if (first < end)
-      visit(s->weights->gradients().at((first - before) * 4), first - bucket.first, end - first);
+      visit(s->weights->summed().at((first - before) * 4), first - step.first, end - first);
     before += n;
   }
 }
@@ -454,7 +564,12 @@ Block* DeviceExecutor::run_op(std::uint32_t g) {
     return nullptr;
   }
   if (op.kind == OpKind::reduce_grad) {
-    if (exchanges(op)) add_gradients(g);
+    if (!exchanges(op)) return nullptr;
+    if (beside_) {
+      record(g).message_departed = reductions_.at(g).start;
+      record(g).message_arrived = reductions_.at(g).end;
+    }
+    if (!op.has(Op::detached)) end_reduction(g);
     return nullptr;
   }
   StageState& s = *stages_.at(op.stage);
@@ -527,8 +642,8 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     if (f.input_gradient != nullptr) b.input_gradient = {f.input_gradient, i * sizes.input_bytes};
     if (input) backward_input(*stage, one, b, k);
     if (op.kind == OpKind::backward_input) continue;
-    if (i + 1 == count && reduced_by_.contains(g))
-      b.piece_done = [this, g](std::size_t piece) { send_gradients(g, piece); };
+    if (i + 1 == count && stages_.size() == 1 && !in_.settings.pace && reduced_by_.contains(g))
+      b.piece_done = [this, g, &stage](std::size_t piece) { reduce_pieces(g, *stage, piece); };
     backward_weight(*stage, one, b, k);
   }
   if (input) release(f.output_gradient);

@@ -10,9 +10,15 @@
 //   coupled           the device goes on when the batch of its last send and its next receive is
 //                     done, and posts that receive when its last compute op has ended
 // Messages of a channel are received in the order they are sent, whichever stages they are for. An
-// overlapped F and B start when both may, and end together. Replicas, and devices of mirrored
-// placements, send each other their gradients and add them before their step, all in one order, so
-// that each has the same bits. With post-validation a step waits for the partial norm of the
+// overlapped F and B start when both may, and end together.
+//
+// Replicas, and devices of mirrored placements, reduce their gradients by the steps of the
+// scenario's algorithm (models/collective_steps.hpp), which say what leaves, what comes and in
+// which order it is added; so each has the same bits. A reduction that holds its device runs on the
+// compute queue. One that overlaps a backward (in parts, each when it is there) or the next batch
+// (detached; backwards then add to a second buffer) runs on a queue beside it.
+//
+// With post-validation a step waits for the partial norm of the
 // position before, and hands its own on as it starts; the message is as real as the others, but
 // nothing is clipped, and so no step looks at the number in it.
 #pragma once
@@ -35,7 +41,8 @@ using StageFactory = std::function<std::unique_ptr<Stage>(const RunPlan&, std::u
 /// What happened to one op: events of the run, null where there was nothing.
 struct OpRecord {
   Event begin, end;
-  /// Of the message it waited for: another stage's, gradients (the last of them), a partial norm.
+  /// Of the message it waited for: another stage's, a partial norm; of a REDUCE_GRAD the begin and
+  /// the end of the reduction.
   Event message_departed, message_arrived;
 };
 
@@ -98,16 +105,24 @@ class DeviceExecutor {
 
   void issue(std::uint32_t g);
   void wait_for_inputs(std::uint32_t g);
+  Event begin_of(std::uint32_t g);
   bool exchanges(const Op& op) const;
   Op reduction_of(Op op, int device) const;
   std::int64_t gradient_bytes() const;
+  struct Part;
+  struct Reduction;
+  void find_parts();
   void receive_gradients(std::uint32_t g);
-  void find_buckets();
-  void send_gradients(std::uint32_t g, std::size_t piece);
-  void send_bucket(const Op& op, const GradientPiece& bucket);
-  void add_gradients(std::uint32_t g);
+  void begin_reduction(std::uint32_t g);
+  void reduce_parts_until(std::uint32_t g, std::size_t end);
+  void reduce_part(std::uint32_t g, const Part& part);
+  void send_step(std::uint32_t g, const CollectiveStep& step);
+  void receive_step(Reduction& r, const CollectiveStep& step);
+  void reduce_pieces(std::uint32_t g, const Stage& stage, std::size_t piece);
+  void pace_parts(std::uint32_t g, const Event& begin);
+  void end_reduction(std::uint32_t g);
   template <class Visit>
-  void for_each_part(const GradientPiece& bucket, Visit visit) const;
+  void for_each_stage(const CollectiveStep& step, Visit visit) const;
   bool takes_norm(const Op& op) const { return norms_.takes(op, number_); }
   void receive_norm(std::uint32_t g);
   void hand_norm(std::uint32_t g);
@@ -141,16 +156,13 @@ class DeviceExecutor {
   std::map<std::pair<std::uint16_t, std::uint32_t>, InFlight> flying_;
   std::map<std::uint32_t, Block*> arriving_;  // per op: the block of its message or local input
   const std::vector<int> adders_;             // whose gradients are added, this one among them
-  /// Elements of the gradients of all stages here, one stage after the other.
-  std::vector<GradientPiece> buckets_;
-  std::vector<std::size_t> last_pieces_;  // parallel to buckets_: which piece completes it
-  std::size_t sent_ = 0;                  // buckets of the update that is going on
+  bool beside_ = false;                       // reductions do not run on the compute queue
+  Device* reducing_;                          // on whose compute queue they run
+  Device* pacing_ = nullptr;                  // on whose they take as long as stated
+  std::vector<Part> parts_;                   // of every reduction
   std::map<std::uint32_t, std::uint32_t> reduced_by_;  // an update's last W or B: its REDUCE_GRAD
-  struct Gradients {
-    std::vector<std::vector<Block*>> blocks;  // by bucket, parallel to adders_; null for its own
-    std::vector<Event> arrived;
-  };
-  std::map<std::uint32_t, Gradients> gradients_;  // per REDUCE_GRAD
+  std::map<std::uint32_t, Reduction> reductions_;      // per REDUCE_GRAD that goes on
+  std::uint32_t detached_ = kNoOp;                     // the one that the next STEP waits for
   std::vector<OpRecord> records_;
   std::map<int, Incoming> incoming_;  // per channel
   std::uint32_t next_receive_;

@@ -6,6 +6,7 @@
 #include "hw/optimizer_step.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -41,12 +42,11 @@ class ReferenceStage {
         math_(device.math()),
         number_(number),
         optimizer_(plan, number, stage_->sizes(), device),
-        backward_(plan, number, sizes().parameters, device) {
+        backward_(plan, number, sizes().parameters, device),
+        devices_(adders_of(plan, plan.program.placement.device_of(number, 0))) {
     const std::int64_t n = sizes().parameters;
     versions_.push_back(allocate(n * math_.element_bytes()));
-    gradients_ = zeros(n * 4);
-    for (int i = 1; i < sums_of(plan.program.placement); ++i)
-      more_gradients_.push_back(zeros(n * 4));
+    for (const int device_number : devices_) gradients_[device_number] = zeros(n * 4);
     std::vector<float> weights(static_cast<std::size_t>(n));
     stage_->initialize(weights);
     if (optimizer_.apart()) master_ = allocate(n * 4);
@@ -58,6 +58,7 @@ class ReferenceStage {
 
   const StageSizes& sizes() const { return stage_->sizes(); }
   const Stage& stage() const { return *stage_; }
+  std::uint32_t number() const { return number_; }
   Tensor version(std::uint32_t number) const { return {versions_.at(number - oldest_)}; }
   /// What has been learned, to be evaluated: of predicted weights those that are trained.
   Tensor newest() const {
@@ -69,34 +70,36 @@ class ReferenceStage {
     const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
     return backward_.weights_for(version(number), {versions_.back()}, newest - number);
   }
-  /// Where a microbatch adds its gradient: replicas and mirrored devices add theirs by themselves,
-  /// and then the sums.
+  /// Where a microbatch adds its gradient: replicas and mirrored devices add theirs by themselves.
   Tensor gradients(std::uint32_t microbatch) const {
-    const Placement& p = plan_.program.placement;
-    const std::size_t sum = p.mirrored()     ? (p.reversed(microbatch) ? 1 : 0)
-                            : p.replicated() ? microbatch % p.width_of(number_)
-                                             : 0;
-    return {sum == 0 ? gradients_ : more_gradients_[sum - 1]};
+    if (devices_.size() == 1) return {gradients_.begin()->second};
+    return gradients_of(plan_.program.placement.device_of(number_, microbatch));
   }
+  Tensor gradients_of(int device_number) const { return {gradients_.at(device_number)}; }
+  /// Those that hold the stage.
+  const std::vector<int>& devices() const { return devices_; }
   Block* allocate(std::int64_t bytes) const {
     return bytes > 0 ? device_.allocate(kComputeQueue, bytes) : nullptr;
   }
 
-  /// Makes the next version; those before `still_used` are dropped.
+  /// Makes the next version of the sum, which each device has; those before `still_used` are
+  /// dropped.
   void step(std::uint32_t still_used) {
     const bool apart = master_ != nullptr;
-    add_sums();
+    Block* sum = gradients_.begin()->second;
+    for (const auto& [device_number, other] : gradients_)
+      if (other != sum) math_.zero(other->bytes, {other});
     const Tensor newest{versions_.back()};
     Block* next = allocate(versions_.back()->bytes);
     const StepTensors t{.master_in = apart ? Tensor{master_} : newest,
                         .master_out = apart ? Tensor{master_} : Tensor{next},
                         .working_out = apart ? Tensor{next} : Tensor{},
-                        .gradient = {gradients_}};
+                        .gradient = {sum}};
     versions_.push_back(next);
     backward_.before_step(newest);
     optimizer_.issue(math_, t, ++steps_,
-                     plan_.program.microbatches_per_update *
-                         (plan_.lone_updates.empty() ? plan_.program.placement.round() : 1));
+                     plan_.lone_updates.empty() ? microbatches_of_update(plan_.program, number_)
+                                                : plan_.program.microbatches_per_update);
     backward_.after_step({next});
     for (; oldest_ < still_used; ++oldest_) {
       device_.release(kComputeQueue, versions_.front());
@@ -126,16 +129,6 @@ class ReferenceStage {
   }
 
  private:
-  static int sums_of(const Placement& placement) {
-    return placement.mirrored() ? 2 : placement.round();
-  }
-  void add_sums() {
-    for (Block* sum : more_gradients_) {
-      math_.accumulate(sizes().parameters, {sum}, {gradients_});
-      math_.zero(sum->bytes, {sum});
-    }
-  }
-
   std::vector<Block*> state() const {
     std::vector<Block*> blocks = optimizer_.blocks();
     for (Block* block : {master_, backward_.buffer()})
@@ -170,8 +163,9 @@ class ReferenceStage {
   std::deque<Block*> versions_;
   std::uint32_t oldest_ = 0;
   std::int64_t steps_ = 0;
-  std::vector<Block*> more_gradients_;  // of the replicas after the first, of the mirrored stage
-  Block *gradients_ = nullptr, *master_ = nullptr;
+  std::vector<int> devices_;
+  std::map<int, Block*> gradients_;  // by device
+  Block* master_ = nullptr;
 };
 
 /// Per stage, its microbatches of one update in the order in which the Program adds their gradients
@@ -185,6 +179,88 @@ struct Orders {
   }
 };
 
+/// Sums the gradients of the devices of a position as the steps of their reduction say, one after
+/// the other: all of them then have the same.
+class PositionSum {
+ public:
+  /// `stages`: those of the position.
+  PositionSum(const RunPlan& plan, Device& device, std::uint32_t position,
+              std::vector<const ReferenceStage*> stages)
+      : device_(device), stages_(std::move(stages)) {
+    std::int64_t elements = 0;
+    for (const ReferenceStage* stage : stages_) elements += stage->sizes().parameters;
+    for (const auto& [first, end] : ranges_of(parts_at(plan, position), elements)) {
+      for (CollectiveStep step : reduction_steps(plan, stages_[0]->devices(), end - first)) {
+        step.first += first;
+        step.end += first;
+        steps_.push_back(step);
+      }
+    }
+  }
+
+  std::uint32_t stage() const { return stages_[0]->number(); }
+  void run() {
+    for (const CollectiveStep& step : steps_) {
+      if (step.kind == CollectiveStep::Kind::send)
+        sent_[{step.gpu, step.peer}].push_back(copy_of(step));
+      else
+        receive(step);
+    }
+  }
+
+ private:
+  Block* copy_of(const CollectiveStep& step) {
+    Block* block = device_.allocate(kComputeQueue, (step.end - step.first) * 4);
+    for_each_part(step, [&](Tensor own, std::int64_t offset, std::int64_t n) {
+      device_.math().copy(n * 4, own, {block, offset * 4});
+    });
+    return block;
+  }
+
+  void receive(const CollectiveStep& step) {
+    std::deque<Block*>& wire = sent_.at({step.peer, step.gpu});
+    Block* block = wire.front();
+    wire.pop_front();
+    const bool adds = step.kind != CollectiveStep::Kind::take;
+    if (Block* pile = std::exchange(piled_[step.gpu], nullptr)) {
+      if (step.end > step.first) device_.math().accumulate(step.end - step.first, {pile}, {block});
+      device_.release(kComputeQueue, pile);
+    }
+    if (step.kind == CollectiveStep::Kind::pile) {
+      piled_[step.gpu] = block;
+      return;
+    }
+    for_each_part(step, [&](Tensor own, std::int64_t offset, std::int64_t n) {
+      if (adds)
+        device_.math().accumulate(n, {block, offset * 4}, own);
+      else
+        device_.math().copy(n * 4, {block, offset * 4}, own);
+    });
+    device_.release(kComputeQueue, block);
+  }
+
+  /// Calls `visit` with what each stage has of the step's elements.
+  template <class Visit>
+  void for_each_part(const CollectiveStep& step, Visit visit) const {
+    std::int64_t before = 0;
+    for (const ReferenceStage* stage : stages_) {
+      const std::int64_t n = stage->sizes().parameters;
+      const std::int64_t first = std::max(step.first, before);
+      const std::int64_t end = std::min(step.end, before + n);
+      if (first < end)
+        visit(stage->gradients_of(step.gpu).at((first - before) * 4), first - step.first,
+              end - first);
+      before += n;
+    }
+  }
+
+  Device& device_;
+  std::vector<const ReferenceStage*> stages_;
+  std::vector<CollectiveStep> steps_;
+  std::map<std::pair<int, int>, std::deque<Block*>> sent_;  // from, to
+  std::map<int, Block*> piled_;
+};
+
 /// Of every update.
 std::vector<Orders> orders_of(const Program& program) {
   const auto stages = static_cast<std::size_t>(program.placement.stages());
@@ -194,7 +270,8 @@ std::vector<Orders> orders_of(const Program& program) {
   for (std::uint32_t g = 0; g < program.ops.size(); ++g) {
     const Op& op = program.ops[g];
     if (!is_compute(op.kind)) continue;
-    Orders& of_update = orders[program.local(op) / program.microbatches_per_update];
+    Orders& of_update =
+        orders[op.microbatch / (program.microbatches_per_update * program.placement.round())];
     const std::uint32_t count = program.microbatches_of(op);
     const auto width = static_cast<std::uint32_t>(program.placement.width_of(op.stage));
     for (std::uint32_t k = op.microbatch - (count - 1) * width; k <= op.microbatch; k += width) {
@@ -219,6 +296,14 @@ struct SequentialRun::State {
     for (std::uint32_t s = 0; s < count; ++s) {
       stages_.push_back(std::make_unique<ReferenceStage>(
           plan, device, make_stage(plan, s, device.math().element_bytes(), false), s));
+    }
+    const Placement& placement = plan.program.placement;
+    for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
+      std::vector<const ReferenceStage*> held;
+      for (const std::uint32_t s : placement.stages_at(p)) held.push_back(stages_[s].get());
+      // Of two positions that hold the same stages, the first one sums for both.
+      if (p <= placement.mirror_of(p) && held[0]->devices().size() > 1)
+        sums_.emplace_back(plan, device, p, std::move(held));
     }
     const std::int64_t bytes = std::int64_t{plan.program.microbatches()} * 4;
     losses_ = device.allocate(kComputeQueue, bytes);
@@ -267,17 +352,38 @@ struct SequentialRun::State {
   void run_update(std::uint32_t update) {
     if (!plan_.lone_updates.empty()) return run_lone_update(update);
     const std::uint32_t each = plan_.program.microbatches_per_update * round();
+    if (plan_.program.versions.kind == VersionRule::Kind::stash)
+      return run_one_by_one(update * each, (update + 1) * each);
     const Orders& orders = orders_[update];
     if (orders.uniform()) {
       for (const std::uint32_t k : orders.input[0]) run_microbatch(k);
     } else {
       run_by_stage(orders, update * each, (update + 1) * each);
     }
-    for (std::size_t s = 0; s < stages_.size(); ++s) {
-      const std::uint32_t next = std::min((update + 1) * each, plan_.program.microbatches() - 1);
-      stages_[s]->step(std::min(version(s, next, true), version(s, next, false)));
+    for (PositionSum& sum : sums_) sum.run();
+    for (std::size_t s = 0; s < stages_.size(); ++s) step(s, (update + 1) * each);
+  }
+
+  /// PipeDream: a stage makes an update when each of its replicas has had a microbatch, whatever
+  /// the other stages do. Each replica then has one gradient, whose place in the order is plain.
+  void run_one_by_one(std::uint32_t first, std::uint32_t end) {
+    for (std::uint32_t k = first; k < end; ++k) {
+      run_microbatch(k);
+      const auto updates = [&](std::uint32_t s) {
+        return (k + 1) % microbatches_of_update(plan_.program, s) == 0;
+      };
+      for (PositionSum& sum : sums_)
+        if (updates(sum.stage())) sum.run();
+      for (std::uint32_t s = 0; s < stages_.size(); ++s)
+        if (updates(s)) step(s, k + 1);
     }
   }
+
+  void step(std::size_t s, std::uint32_t next) {
+    next = std::min(next, plan_.program.microbatches() - 1);
+    stages_[s]->step(std::min(version(s, next, true), version(s, next, false)));
+  }
+
   std::uint32_t round() const {
     return static_cast<std::uint32_t>(plan_.program.placement.round());
   }
@@ -405,6 +511,7 @@ struct SequentialRun::State {
   std::vector<std::uint32_t> number_, still_used_;
   std::uint32_t lone_version_ = 0;
   std::vector<std::unique_ptr<ReferenceStage>> stages_;
+  std::vector<PositionSum> sums_;
   std::map<Key, Activations> activations_;
   std::map<Key, Block*> inputs_;     // of F: what the stage before made
   std::map<Key, Block*> gradients_;  // of a stage's output: what the stage after made
@@ -461,18 +568,36 @@ void SequentialRun::load(std::string_view bytes) {
   if (!bytes.empty()) throw InputError("--resume", "is a checkpoint of something else");
 }
 
-std::string why_not_sequential(const RunPlan& plan) {
-  const Placement& p = plan.program.placement;
-  if (!p.even()) return "stages of unlike width have no sequential run; use one width for all";
-  if (p.mirrored() && p.replicated())
-    return "replicas of mirrored stages have no sequential run; use pipeline.width=1";
-  return "";
+namespace {
+
+/// Has a weight changed? Those that are next to nothing, such as biases that begin at 0, do so at
+/// any rate, and count only where there are no others.
+bool has_moved(const std::string& before, const std::string& after) {
+  constexpr float kNextToNothing = 1e-3F;
+  bool any = false, any_large = false, moved = false, moved_large = false;
+  for (std::size_t at = 0; at + sizeof(float) <= before.size(); at += sizeof(float)) {
+    float then = 0, now = 0;
+    std::memcpy(&then, before.data() + at, sizeof then);
+    std::memcpy(&now, after.data() + at, sizeof now);
+    const bool large = std::abs(then) > kNextToNothing;
+    any = true;
+    any_large = any_large || large;
+    moved = moved || then != now;
+    moved_large = moved_large || (large && then != now);
+  }
+  return !any || (any_large ? moved_large : moved);
 }
+
+}  // namespace
 
 ReferenceResult run_reference(const RunPlan& plan, Device& device, const StageFactory& make_stage) {
   SequentialRun run(plan, device, make_stage);
+  const std::vector<std::string> before = run.weights();
   for (std::uint32_t update = 0; update < run.updates(); ++update) run.run_update(update);
-  return {run.weights(), run.losses()};
+  ReferenceResult result{run.weights(), run.losses()};
+  for (std::size_t s = 0; s < before.size(); ++s)
+    result.moved = result.moved && has_moved(before[s], result.weights[s]);
+  return result;
 }
 
 }  // namespace penstock

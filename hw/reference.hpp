@@ -2,8 +2,10 @@
 // The meaning of a run, without a pipeline: the same stages, microbatches and weight-version rule,
 // computed one after the other on one device. Its final weights are the proof that an execution did
 // what its schedule promises; they are equal bit for bit, because every stage adds its gradients in
-// the same order (that of its ops in the Program) and every sum has a fixed order: of devices
-// of mirrored placements the sum of each by itself, and then of the two.
+// the same order (that of its ops in the Program) and every sum has a fixed order: each device that
+// holds a stage sums by itself, and these sums are added as the steps of the reduction say
+// (models/collective_steps.hpp). That those add each gradient once, to the same sum on every
+// device, is what their own tests show.
 #pragma once
 
 #include "hw/executor.hpp"
@@ -13,15 +15,13 @@ namespace penstock {
 struct ReferenceResult {
   std::vector<std::string> weights;  ///< per virtual stage: fp32, as bytes
   std::vector<float> losses;         ///< per microbatch
+  bool moved = true;                 ///< the updates changed the weights of every stage
 };
-
-/// Why a plan has none; empty: it has one.
-std::string why_not_sequential(const RunPlan& plan);
 
 /// Goes through the updates of a plan one by one. The plan must outlive it.
 class SequentialRun {
  public:
-  /// Precondition: why_not_sequential() is empty, and the plan passed its check.
+  /// Precondition: the plan passed its check.
   SequentialRun(const RunPlan& plan, Device& device, const StageFactory& make_stage);
   ~SequentialRun();
   SequentialRun(const SequentialRun&) = delete;

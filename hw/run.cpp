@@ -252,7 +252,7 @@ class LocalRun {
       const Op& op = ops[first + i];
       RecordedOp recorded{e.device(), op, {r.begin->time_s(), r.end->time_s()}};
       if (r.message_arrived && r.message_arrived->fired()) recorded.message = message_span(r);
-      if (op.kind == OpKind::reduce_grad) recorded.message = recorded.span;
+      if (op.kind == OpKind::reduce_grad && !r.message_arrived) recorded.message = recorded.span;
       if (is_compute(op.kind)) recorded.weight_version = version_of(op, e.device());
       run.ops.push_back(recorded);
     }
@@ -362,9 +362,7 @@ std::optional<std::string> digest_of_run(const std::vector<std::string>& digests
   return digest_of_stages(each);
 }
 
-bool weights_equal(const RunPlan& plan, const RunOptions& options, const RunSettings& settings,
-                   const std::vector<std::string>& digests) {
-  const ReferenceResult reference = reference_of(plan, options, settings);
+bool weights_equal(const ReferenceResult& reference, const std::vector<std::string>& digests) {
   StageDigests measured = by_stage(digests);
   for (std::size_t s = 0; s < reference.weights.size(); ++s) {
     const std::string right = digest(reference.weights[s]);
@@ -377,21 +375,24 @@ bool weights_equal(const RunPlan& plan, const RunOptions& options, const RunSett
 /// Rank 0 compares; the others wait for it, as the next run begins together.
 void check_weights(const RunPlan& plan, const RunOptions& options, const RunSettings& settings,
                    Group& group, const std::vector<std::string>& digests, RecordedRun& run) {
-  std::future<bool> equal;
+  std::future<void> compared;
   if (group.rank() == 0) {
-    equal = std::async(std::launch::async, [&] {
-      return weights_equal(options.reference != nullptr ? *options.reference : plan, options,
-                           settings, digests);
+    compared = std::async(std::launch::async, [&] {
+      const ReferenceResult reference =
+          reference_of(options.reference != nullptr ? *options.reference : plan, options, settings);
+      run.weights_moved = reference.moved;
+      run.weights_equal = weights_equal(reference, digests);
     });
   }
   wait_for_all(group, options.settings.deadline_s, [&](double wait_s) {
-    const bool done = !equal.valid() || equal.wait_for(std::chrono::duration<double>(wait_s)) ==
-                                            std::future_status::ready;
+    const bool done =
+        !compared.valid() ||
+        compared.wait_for(std::chrono::duration<double>(wait_s)) == std::future_status::ready;
     return Share{done, 0};
   });
-  if (!equal.valid()) return;
+  if (!compared.valid()) return;
   try {
-    run.weights_equal = equal.get();
+    compared.get();
   } catch (const InputError& error) {  // the sequential run does not fit where the pipeline did
     say("penstock-run: the weights were not compared: {}\n", error.what());
   } catch (const SystemError& error) {  // nor does it on a GPU, which finds that out as it goes

@@ -435,6 +435,9 @@ int judge(const RecordedRun& run) {
     say("penstock-run: the run was stopped: {}\n", run.stopped_because);
   } else if (run.weights_equal && !*run.weights_equal) {
     say("penstock-run: the weights differ from those of a sequential run\n");
+  } else if (run.weights_moved == false) {
+    say("penstock-run: the updates are so small that the weights of a stage never moved, so that "
+        "comparing them shows nothing; take a larger learning rate, or --check off\n");
   } else {
     return exit_ok;
   }
@@ -518,10 +521,13 @@ std::vector<OutputFile> outputs_of(const Options& options) {
   return outputs;
 }
 
-RunPlan checked_plan(const std::string& path) {
+/// Reads a program; what it cannot be used for is said of the file that its user knows.
+RunPlan checked_plan(const std::string& path,
+                     std::vector<std::string> (*why_not)(const RunPlan& plan)) {
   RunPlan plan = read_run_plan(path);
-  if (const auto why = why_not_computable(plan); !why.empty())
-    throw InputError(path, fmt::format("{}", fmt::join(why, "; ")));
+  if (const auto why = why_not(plan); !why.empty())
+    throw InputError(plan.origin.empty() ? path : plan.origin,
+                     fmt::format("{}", fmt::join(why, "; ")));
   return plan;
 }
 
@@ -532,11 +538,8 @@ int run_training(const Options& options) {
   RunControl asked(0);
   signals.watch(&asked);
   std::vector<RunPlan> plans;
-  for (const std::string& program : options.positional) {
-    plans.push_back(checked_plan(program));
-    if (const std::string why = why_not_sequential(plans.back()); !why.empty())
-      throw InputError(program, why);
-  }
+  for (const std::string& program : options.positional)
+    plans.push_back(checked_plan(program, why_not_computable));
   std::int64_t total = 0, done = 0;
   for (const RunPlan& plan : plans) total += plan.program.batches;
   Progress progress("updates", total);
@@ -614,9 +617,7 @@ int main_checked(int argc, char** argv) {
   if (options.has("train")) return run_training(options);
   if (options.positional.size() != 1)
     throw InputError("penstock-run", "needs one program file; see penstock-run --help");
-  const RunPlan plan = checked_plan(options.positional[0]);
-  if (const auto why = why_not_executable(plan); !why.empty())
-    throw InputError(options.positional[0], fmt::format("{}", fmt::join(why, "; ")));
+  const RunPlan plan = checked_plan(options.positional[0], why_not_executable);
   // Wrong options are said once, not by every process.
   const RunOptions asked = run_options(options, plan.compute);
   if (asked.backend == "cuda" && plan.text)

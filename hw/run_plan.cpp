@@ -9,19 +9,80 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
+#include <set>
 
 namespace penstock {
 
 double duration_s(const RunPlan& plan, std::uint32_t g) {
   const Program& p = plan.program;
   if (p.ops[g].kind != OpKind::reduce_grad) return computing_s(p.ops, p.placement, plan.costs, g);
-  return plan.reduce_s.empty() ? 0 : plan.reduce_s[p.placement.positions()[p.ops[g].stage]];
+  if (plan.reduction.parts.empty()) return 0;
+  double seconds = 0;
+  for (const ReducedPart& part : parts_at(plan, p.placement.positions()[p.ops[g].stage]))
+    seconds += part.seconds;
+  return seconds;
+}
+
+std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position) {
+  if (plan.reduction.parts.empty()) return {ReducedPart{}};
+  return plan.reduction.parts[position];
+}
+
+std::vector<GradientRange> ranges_of(const std::vector<ReducedPart>& parts, std::int64_t elements) {
+  std::vector<GradientRange> ranges;
+  double share = 0;
+  std::int64_t end = elements;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    share += parts[k].share;
+    const auto first =
+        k + 1 == parts.size() ? 0 : std::llround(static_cast<double>(elements) * (1 - share));
+    ranges.push_back({std::clamp<std::int64_t>(first, 0, end), end});
+    end = ranges.back().first;
+  }
+  return ranges;
+}
+
+std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
+                                            std::int64_t elements) {
+  const ReductionPlan& r = plan.reduction;
+  const auto of = [](const std::vector<int>& numbers, int device) {
+    return numbers[static_cast<std::size_t>(device)];
+  };
+  std::map<int, int> device_of;  // by GPU
+  std::vector<int> gpus;
+  for (const int d : devices) {
+    gpus.push_back(r.gpus.empty() ? d : of(r.gpus, d));
+    device_of[gpus.back()] = d;
+  }
+  const auto node_of = [&](int gpu) {
+    return r.nodes.empty() ? 0 : of(r.nodes, device_of.at(gpu));
+  };
+  std::vector<CollectiveStep> steps =
+      collective_steps(Collective::all_reduce, r.algorithm, gpus, node_of, elements, r.servers);
+  for (CollectiveStep& step : steps) {
+    step.gpu = device_of.at(step.gpu);
+    step.peer = device_of.at(step.peer);
+  }
+  return steps;
 }
 
 std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device) {
   const Placement& placement = plan.program.placement;
   return placement.stages_at(placement.position_of(device));
+}
+
+std::uint32_t microbatches_of_update(const Program& program, std::uint32_t stage) {
+  return program.per_update(stage) * program.placement.width_of(stage);
+}
+
+bool reduces_beside(const RunPlan& plan, std::uint32_t stage) {
+  const Program& program = plan.program;
+  const Placement& placement = program.placement;
+  if (!program.detached_reductions || program.asynchronous) return false;
+  return placement.width_of(stage) > 1 || placement.mirrored();
 }
 
 std::vector<int> adders_of(const RunPlan& plan, int device) {
@@ -79,9 +140,10 @@ int channel_between(const RunPlan& plan, int from, int to, bool backward, Transf
 RunPlan with_update_channels(RunPlan plan) {
   if (plan.program.step_sync == StepSync::post_validation) add_norm_channels(plan);
   for (int d = 0; d < plan.program.placement.devices(); ++d) {
-    for (const int other : adders_of(plan, d)) {
-      if (other != d) add_gradient_channel(plan, d, other);
-    }
+    std::set<int> peers;
+    for (const CollectiveStep& step : reduction_steps(plan, adders_of(plan, d), 1))
+      if (step.gpu == d && step.kind == CollectiveStep::Kind::send) peers.insert(step.peer);
+    for (const int peer : peers) add_gradient_channel(plan, d, peer);
   }
   return plan;
 }

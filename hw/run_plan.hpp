@@ -3,6 +3,7 @@
 // SCENARIO --to program`): the Program, what its stages cost and compute, the channels.
 #pragma once
 
+#include "models/collective_steps.hpp"
 #include "models/stage_costs.hpp"
 #include "models/training.hpp"
 #include "program/program.hpp"
@@ -23,8 +24,8 @@ struct Channel {
   double latency_s = 0;
   double bytes_per_s = 0;
   /// What moves in it: activations and their gradients (message); partial norms, which cost the
-  /// latency (norm); gradients that REDUCE_GRAD adds, of replicas or mirrored devices, which cost
-  /// what that op does, and what replicas exchange with a server (reduction).
+  /// latency (norm); gradients that are reduced, of replicas or mirrored devices, whose time is
+  /// that of the reduction, and what replicas exchange with a server (reduction).
   Transfer::Kind kind = Transfer::Kind::message;
 };
 
@@ -47,16 +48,31 @@ struct LoneUpdate {
   std::uint32_t version = 0;  ///< of its weights: updates made before by all of them
 };
 
+/// A part of the gradients of a device, all its stages' one after the other, that is reduced by
+/// itself: the first part holds the last of them, which a backward completes first.
+struct ReducedPart {
+  double ready = 1;    ///< share of the last backward's time after which it is there
+  double share = 1;    ///< of the gradients
+  double seconds = 0;  ///< on links of its own
+};
+
+/// How REDUCE_GRAD is carried out: by collective_steps().
+struct ReductionPlan {
+  ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
+  int servers = 1;
+  std::vector<std::vector<ReducedPart>> parts;  ///< by position; empty: there is no REDUCE_GRAD
+  std::vector<int> gpus;   ///< of each device, its number in the cluster; empty: that of the device
+  std::vector<int> nodes;  ///< of each device; empty: all share one
+};
+
 struct RunPlan {
   std::string name;      ///< of the scenario
+  std::string origin;    ///< file of the scenario, for messages; empty: that of the program
   std::string scenario;  ///< its resolved text, for the recording; may be empty
   Program program;
   std::vector<StageCosts> costs;  ///< per virtual stage
   std::vector<Channel> channels;  ///< every channel the Program's messages use, once
-  std::vector<double> reduce_s;   ///< REDUCE_GRAD, per position; empty: there is none
-  /// Gradients leave beside an update's last backward, in buckets of at least this share of a
-  /// stage's; 1: all together after it. Below 1 a device has one stage.
-  double bucket_share = 1;
+  ReductionPlan reduction;
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
@@ -81,13 +97,33 @@ double duration_s(const RunPlan& plan, std::uint32_t g);
 /// The stages whose weights a device holds.
 std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device);
 
-/// The devices whose gradients are added, in this order, for the step of one of them, which is
-/// among them: the replicas of its stages, or the two that hold the same stages (mirrored
-/// placements); it alone where there are no others.
+/// Returns the microbatches whose gradients make an update of a stage, over all its replicas.
+std::uint32_t microbatches_of_update(const Program& program, std::uint32_t stage);
+
+/// Is the gradient of a stage reduced beside the next batch?
+bool reduces_beside(const RunPlan& plan, std::uint32_t stage);
+
+/// Returns the devices whose gradients are added for the step of one of them, which is among them:
+/// the replicas of its stages and, in mirrored placements, of their mirror; it alone where there
+/// are no others.
 std::vector<int> adders_of(const RunPlan& plan, int device);
 
-/// The plan with the channels by which such devices exchange their gradients, each with every
-/// other, and partial norms travel.
+/// Elements of the gradients of a device, all its stages' one after the other.
+struct GradientRange {
+  std::int64_t first = 0, end = 0;
+};
+/// Returns the elements of each part of the gradients of a device that has so many, the last ones
+/// first.
+std::vector<GradientRange> ranges_of(const std::vector<ReducedPart>& parts, std::int64_t elements);
+/// Returns the parts of a position's reduction; one where the plan has none.
+std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position);
+
+/// Returns the steps, of devices, by which the gradients of these are reduced.
+std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
+                                            std::int64_t elements);
+
+/// The plan with the channels by which such devices exchange their gradients, and partial norms
+/// travel.
 /// Precondition for norms: the forward channels that they follow are there.
 RunPlan with_update_channels(RunPlan plan);
 

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <ranges>
@@ -30,6 +31,7 @@ constexpr const auto& names_of(VersionRule::Backward) { return kBackwardNames; }
 constexpr const auto& names_of(Transfers) { return kTransfersNames; }
 constexpr const auto& names_of(StepSync) { return kStepSyncNames; }
 constexpr const auto& names_of(Compute) { return kComputeNames; }
+constexpr const auto& names_of(ReductionAlgorithm) { return kReductionNames; }
 
 /// A name for all stages ("full", "block 3"), or a list with one of each.
 Json field_json(const std::same_as<PerStage<Recomputation>> auto& recompute) {
@@ -231,6 +233,20 @@ void each_field(Like<Channel> auto& c, auto&& visit) {
   visit("bytes_per_s", c.bytes_per_s, {.or_unlimited = true});
 }
 
+void each_field(Like<ReducedPart> auto& p, auto&& visit) {
+  visit("ready", p.ready, {0, 1});
+  visit("share", p.share, {0, 1});
+  visit("seconds", p.seconds);
+}
+
+void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
+  visit("algorithm", r.algorithm);
+  visit("servers", r.servers);
+  visit("parts", r.parts);
+  visit("gpus", r.gpus);
+  visit("nodes", r.nodes);
+}
+
 /// A plan whose Program is not lowered yet: the compute order of each position, of one batch where
 /// the pipeline flushes.
 struct OrderedPlan {
@@ -242,6 +258,7 @@ struct OrderedPlan {
 void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   auto& plan = ordered.plan;
   visit("name", plan.name);
+  visit("origin", plan.origin);
   visit("scenario", plan.scenario);
   visit("program", plan.program);
   visit("ops", ordered.ops);
@@ -256,8 +273,7 @@ void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   if (plan.compute == Compute::transformer) visit("model", plan.model);
   visit("channels", plan.channels);
   visit("costs", plan.costs);
-  visit("reduce_s", plan.reduce_s);
-  visit("bucket_share", plan.bucket_share);
+  visit("reduction", plan.reduction);
 }
 
 namespace {
@@ -302,6 +318,39 @@ void check_lone_updates(const RunPlan& plan, const auto& expect) {
          "asynchronous program of one stage");
 }
 
+/// Each device that reduces knows its parts, its peers and where they are.
+void check_reduction(const RunPlan& plan, const auto& expect) {
+  const Placement& placement = plan.program.placement;
+  const ReductionPlan& r = plan.reduction;
+  const bool reduces = placement.mirrored() || placement.replicated();
+  const auto is_whole = [](const std::vector<ReducedPart>& parts) {
+    double share = 0;
+    for (const ReducedPart& part : parts) share += part.share;
+    return std::abs(share - 1) < 1e-6 && std::ranges::is_sorted(parts, {}, &ReducedPart::ready);
+  };
+  const bool complete = r.parts.size() == (reduces ? placement.widths().size() : 0);
+  expect(complete,
+         "reduction.parts must have those of each position of replicas or of a mirrored placement, "
+         "and no other");
+  expect(!complete || std::ranges::all_of(r.parts, is_whole),
+         "the shares of a position's reduction.parts must add up to 1, in the order in which they "
+         "are ready");
+  const auto devices = static_cast<std::size_t>(placement.devices());
+  const std::set<int> different(r.gpus.begin(), r.gpus.end());
+  expect(r.gpus.empty() || (r.gpus.size() == devices && different.size() == devices),
+         "reduction.gpus must have a GPU of its own for each device");
+  expect(r.nodes.empty() || r.nodes.size() == devices,
+         "reduction.nodes must have the node of each device");
+  expect(
+      !complete || !placement.mirrored() ||
+          [&] {
+            for (std::uint32_t p = 0; p < r.parts.size(); ++p)
+              if (r.parts[p].size() != r.parts[placement.mirror_of(p)].size()) return false;
+            return true;
+          }(),
+      "two positions that hold the same stages reduce in the same reduction.parts");
+}
+
 /// What every later check, and the dependency table, stands on: sizes that belong together.
 Findings wrong_sizes(const RunPlan& plan) {
   const Program& p = plan.program;
@@ -335,14 +384,7 @@ Findings wrong_sizes(const RunPlan& plan) {
   expect(!mirrored || p.placement.mirrored_batch() == p.microbatches_per_update,
          "mirrored_batch is not microbatches_per_update");
   check_lone_updates(plan, expect);
-  const bool reduces = mirrored || p.placement.replicated();
-  expect(
-      plan.reduce_s.size() == (reduces ? p.placement.widths().size() : 0),
-      "reduce_s must have a number for each position of replicas or of a mirrored placement, and "
-      "no other");
-  const bool one_each = p.placement.stages() == static_cast<int>(p.placement.widths().size());
-  expect(plan.bucket_share == 1 || (plan.bucket_share > 0 && plan.bucket_share < 1 && one_each),
-         "bucket_share must be more than 0 and at most 1, and 1 where a device has several stages");
+  check_reduction(plan, expect);
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
   return wrong;

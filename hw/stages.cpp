@@ -4,7 +4,6 @@
 #include "hw/accounting.hpp"
 #include "hw/closed_form_stages.hpp"
 #include "hw/optimizer_step.hpp"
-#include "hw/reference.hpp"
 #include "hw/stand_in_stage.hpp"
 #include "hw/training_data.hpp"
 #include "hw/transformer_stage.hpp"
@@ -52,9 +51,6 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
 std::vector<std::string> why_not_executable(const RunPlan& plan) {
   std::vector<std::string> why = why_not_computable(plan);
   const Program& p = plan.program;
-  if (const std::string other = why_not_sequential(plan); !other.empty()) why.push_back(other);
-  if ((p.placement.mirrored() || p.placement.replicated()) && p.detached_reductions)
-    why.emplace_back("the executor reduces gradients before it goes on; use overlap: none");
   if (p.step_sync == StepSync::global) {
     why.emplace_back(
         "the executor has no barrier of all devices; use optimizer_sync: device or "
@@ -96,7 +92,8 @@ std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
     const StageBytes stored = bytes_of(plan, s, element_bytes, true);
     bytes += optimizer_scratch_bytes(plan.optimizer, make_stage(plan, s, element_bytes)->sizes(),
                                      element_bytes) +
-             a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) + a.optimizer +
+             a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) +
+             (reduces_beside(plan, s) ? a.gradients : 0) + a.optimizer +
              a.version * (plan.program.versions.held(s) - 1 + (blends ? 1 : 0)) +
              most_activations(plan, device, s, a, stored) +
              std::max({a.forward_workspace, a.backward_workspace, stored.backward_workspace});

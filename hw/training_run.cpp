@@ -146,8 +146,6 @@ void require_free_checkpoint(const std::string& path, bool resume, bool force) {
 
 TrainingCurve train(const RunPlan& plan, const RunOptions& options,
                     const TrainingOptions& training) {
-  if (const std::string why = why_not_sequential(plan); !why.empty())
-    throw InputError(plan.name, why);
   if (waits_for_no_other(plan) && plan.lone_updates.empty())
     throw InputError(plan.name,
                      "has no order of the updates of its replicas: `penstock train` makes one");

@@ -22,6 +22,7 @@ WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageByt
   const std::int64_t fp32 = stage.sizes().parameters * 4;
   versions_.push_back({0, allocate(stage.sizes().parameters * device.math().element_bytes())});
   gradients_ = allocate(fp32);
+  if (reduces_beside(plan, number)) set_aside_ = allocate(fp32);
   if (optimizer_.apart()) master_ = allocate(fp32);
   for_each_constant_holding(bytes, backward_.plain() ? 0 : 1, [&](Owner owner, std::int64_t held) {
     ledger.add_bytes(owner, held, nullptr);
@@ -41,6 +42,7 @@ void WeightStore::load() {
   if (master_ != nullptr) math.round(n, {master_}, working);
   backward_.start(working);
   math.zero(n * 4, {gradients_});
+  if (set_aside_ != nullptr) math.zero(n * 4, {set_aside_});
 }
 
 Tensor WeightStore::version(std::uint32_t version) const {
@@ -79,8 +81,8 @@ void WeightStore::step(std::int64_t position) {
                    {.master_in = apart ? Tensor{master_} : newest,
                     .master_out = apart ? Tensor{master_} : Tensor{next.block},
                     .working_out = apart ? Tensor{next.block} : Tensor{},
-                    .gradient = {gradients_}},
-                   made_, plan_.program.microbatches_per_update * plan_.program.placement.round());
+                    .gradient = summed()},
+                   made_, microbatches_of_update(plan_.program, number_));
   backward_.after_step({next.block});
 }
 

@@ -29,7 +29,13 @@ class WeightStore {
   Tensor version(std::uint32_t version) const;
   /// What a backward uses whose rule says this version; may issue the work that makes it.
   Tensor for_backward(std::uint32_t version);
+  /// Where backwards add.
   Tensor gradients() const { return {gradients_}; }
+  /// What the next step uses: the same, or what was set aside.
+  Tensor summed() const { return {set_aside_ != nullptr ? set_aside_ : gradients_}; }
+  /// Backwards add to a second buffer from now on, while the first one is reduced beside them.
+  /// Only where reductions are detached, and after the step of those set aside before.
+  void set_aside() { std::swap(gradients_, set_aside_); }
   /// Makes the next version, as the op at `position`; zeroes the gradient.
   void step(std::int64_t position);
   /// The next version, as the op at `position`, is these fp32 weights.
@@ -62,6 +68,7 @@ class WeightStore {
   OptimizerState optimizer_;
   Block* master_ = nullptr;  // fp32 weights that are trained, where they are apart
   Block* gradients_ = nullptr;
+  Block* set_aside_ = nullptr;  // null: reductions hold their device
   std::vector<Version> versions_;
   BackwardWeights backward_;
   std::uint32_t made_ = 0;

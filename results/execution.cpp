@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace penstock {
 
 void require_executable(const Scenario& scenario, bool perturbed) {
@@ -27,15 +25,6 @@ void require_executable(const Scenario& scenario, bool perturbed) {
     throw InputError(scenario.origin,
                      "'perturbations' can be predicted, not executed; leave them out");
   }
-}
-
-double bucket_share_of(const ReductionOptions& reduction) {
-  double least = 1;
-  for (const std::vector<GradientBucket>& buckets : reduction.buckets) {
-    for (std::size_t i = 0; i + 1 < buckets.size(); ++i)
-      if (buckets[i].share > 0) least = std::min(least, buckets[i].share);
-  }
-  return least;
 }
 
 }  // namespace penstock

@@ -11,7 +11,4 @@ namespace penstock {
 /// because it changes nothing but times.
 void require_executable(const Scenario& scenario, bool perturbed);
 
-/// Of a stage's gradients, the smallest bucket but the last; 1: they leave in one.
-double bucket_share_of(const ReductionOptions& reduction);
-
 }  // namespace penstock

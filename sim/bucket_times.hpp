@@ -14,6 +14,7 @@ class BucketTimes {
  public:
   struct Bucket {
     double ready;    ///< share of the last backward's time
+    double share;    ///< of all bytes
     double bytes;    ///< to reduce
     double seconds;  ///< alone
   };
@@ -32,7 +33,7 @@ class BucketTimes {
         const double bytes = b.share * all_bytes;
         const double seconds =
             reduction.phases.empty() ? b.share * all_s : reduction.alone_s(bytes);
-        buckets.push_back({b.ready, bytes, seconds});
+        buckets.push_back({b.ready, b.share, bytes, seconds});
       }
       most_ = std::max(most_, buckets.size());
     }
@@ -49,17 +50,24 @@ class BucketTimes {
   std::size_t most_ = 1;
 };
 
-/// Seconds of the reduction that a position takes part in, alone; 0: it reduces nothing.
-inline std::vector<double> reductions_alone_s(const SimulationInput& input) {
+struct PartAlone {
+  double ready, share, seconds;
+};
+/// Returns the parts of the reduction that each position takes part in, alone; none where no device
+/// has others with the same stages.
+inline std::vector<std::vector<PartAlone>> parts_by_position(const SimulationInput& input) {
   const Placement& placement = input.program.placement;
+  if (!placement.mirrored() && !placement.replicated()) return {};
   const BucketTimes times(input);
-  std::vector<double> seconds;
+  std::vector<std::vector<PartAlone>> parts;
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
-    double& sum = seconds.emplace_back();
-    for (const BucketTimes::Bucket& b : times.buckets_of(std::min(p, placement.mirror_of(p))))
-      sum += b.seconds;
+    auto& here = parts.emplace_back();
+    // Asynchronous ones are replica groups by themselves: all of them alike.
+    const std::uint32_t group = std::min(p, placement.mirror_of(p));
+    for (const BucketTimes::Bucket& b : times.buckets_of(group))
+      here.push_back({b.ready, b.share, b.seconds});
   }
-  return seconds;
+  return parts;
 }
 
 }  // namespace penstock

@@ -100,6 +100,7 @@ void take_field(const Place& at, const Json& json, RecordedRun& run) {
   read("complete", run.complete);
   read("stopped_because", stopped_because);
   read("weights_equal", run.weights_equal);
+  read("weights_moved", run.weights_moved);
   read("weights_digest", run.weights_digest);
   read("devices", run.devices);
   read("losses", run.losses);
@@ -141,6 +142,8 @@ void put_run(std::string& sink, const RecordedRun& run) {
   sink.append(fmt::format("  {{\n   \"complete\": {},\n   \"stopped_because\": {},\n", run.complete,
                           to_field(run.stopped_because).dump()));
   sink.append(fmt::format("   \"weights_equal\": {},\n", to_field(run.weights_equal).dump()));
+  if (run.weights_moved == false)
+    sink.append(fmt::format("   \"weights_moved\": {},\n", *run.weights_moved));
   if (run.weights_digest)
     sink.append(fmt::format("   \"weights_digest\": {},\n", to_field(run.weights_digest).dump()));
   put_list(sink, "devices", run.devices);

@@ -54,6 +54,9 @@ struct RecordedRun {
   std::vector<RecordedLoss> losses;
   /// Do the final weights equal, bit for bit, those of a sequential run? None: not checked.
   std::optional<bool> weights_equal = {};
+  /// Did the updates change the weights of every stage? If not, equal ones show nothing. None: not
+  /// checked.
+  std::optional<bool> weights_moved = {};
   /// Of the final weights of all stages. None: not asked for, or replicas of a stage differ.
   std::optional<std::string> weights_digest = {};
 };

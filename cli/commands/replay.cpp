@@ -9,7 +9,6 @@
 #include "cli/running.hpp"
 #include "hw/executor_process.hpp"
 #include "hw/run_plan_file.hpp"
-#include "sim/bucket_times.hpp"
 #include "traces/byte_sink.hpp"
 #include "traces/chrome_writer.hpp"
 #include "traces/recording.hpp"
@@ -50,12 +49,6 @@ void require_memory(const Simulation& s, const RunPlan& plan) {
 
 /// A virtual clock can say only what `exact` can.
 void require_exact(const Simulation& s) {
-  if (BucketTimes(s.input()).most() > 1 && s.program.placement.replicated()) {
-    throw InputError(
-        "--clock virtual",
-        "a virtual clock has no moments within a backward, beside which gradients leave; "
-        "use --clock wall, or --set pipeline.reduction.overlap=none");
-  }
   if (const std::string why = why_not_exact(s.input()); !why.empty()) {
     throw InputError("--clock virtual",
                      fmt::format("a virtual clock cannot share links: {}; use --clock wall", why));
@@ -95,6 +88,8 @@ std::string closing_lines(const RecordedRun& run, const Recording& recording) {
   const bool stand_in = recording.compute == "stand_in";
   if (stand_in)
     text += "\nwhat computed: stand-in stages (two 32 x 32 layers), not the model itself";
+  if (run.weights_moved == false)
+    text += "\nsome weights NEVER MOVED, so nothing is known of their updates";
   if (run.weights_equal)
     text += fmt::format("\nthe weights {} those of a sequential run, bit for bit",
                         *run.weights_equal ? "equal" : "DIFFER from");
@@ -189,7 +184,8 @@ int run_replay(const Arguments& arguments) {
   ComputeChoice compute = compute_of(arguments);
   // Logical durations are stated, so what computes may be small.
   if (logical && compute == ComputeChoice::automatic) compute = ComputeChoice::stand_in;
-  const RunPlan plan = run_plan_of(s, compute);
+  RunPlan plan = run_plan_of(s, compute);
+  plan.origin = scenario.origin;
   if (arguments.value("backend", "host") == "host") require_memory(s, plan);
 
   const TemporaryFolder folder;

@@ -107,6 +107,7 @@ std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) 
         learned.push_back(learned_scenario(s.scenario));
       }
       plan.lone_updates = lone_updates;
+      plan.origin = scenario.origin;
       words.push_back(folder.file(fmt::format("program{}.json", jobs.size())));
       write_file(words.back(), to_text(plan));
       jobs.push_back({learned.size() - 1, plan.training.seed, ends_s});

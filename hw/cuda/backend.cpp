@@ -291,13 +291,18 @@ bool CudaBackend::crosses(const Channel& channel) const {
          request_.group.rank_of(channel.destination, devices);
 }
 
-/// One per op at most, and of gradients one per bucket of each.
+/// One per op at most, and of gradients as many as the steps of a reduction have.
 std::size_t CudaBackend::most_messages(const Channel& channel) const {
   const RunPlan& plan = request_.plan;
   const std::size_t ops = plan.program.ops.of_device(channel.source).size();
-  if (channel.kind != Transfer::Kind::reduction) return ops;
-  const int layers = plan.layers.empty() ? 0 : *std::ranges::max_element(plan.layers);
-  return ops * static_cast<std::size_t>(std::min(1 / plan.bucket_share + 1, layers + 2.0));
+  if (channel.kind != Transfer::Kind::reduction || waits_for_no_other(plan)) return ops;
+  const auto steps = reduction_steps(plan, adders_of(plan, channel.source), 1);
+  const auto sends = std::ranges::count_if(steps, [&](const CollectiveStep& step) {
+    return step.gpu == channel.source && step.peer == channel.destination &&
+           step.kind == CollectiveStep::Kind::send;
+  });
+  const std::uint32_t position = plan.program.placement.position_of(channel.source);
+  return ops * static_cast<std::size_t>(sends) * parts_at(plan, position).size();
 }
 
 void CudaBackend::connect_local_channels() {

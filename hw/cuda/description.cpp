@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 namespace penstock::cuda {
 namespace {
 
@@ -38,6 +40,9 @@ Description describe_gpu(int gpu) {
       {"driver", fmt::format("{} (CUDA {})", nvml.driver_version(), cuda_version(driver))},
       {"cuda runtime", cuda_version(runtime)},
       {"cublaslt", cublaslt_version()}};
+  // How many streams have a hardware queue of their own; others share, and wait for each other.
+  if (const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"))
+    d["CUDA_DEVICE_MAX_CONNECTIONS"] = queues;
   if (const unsigned now = nvml.clock_mhz("nvmlDeviceGetClockInfo", 1))
     d["clocks"] = fmt::format("SM {} of {} MHz, memory {} MHz", now,
                               nvml.clock_mhz("nvmlDeviceGetMaxClockInfo", 1),

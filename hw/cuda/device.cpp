@@ -111,9 +111,9 @@ void CudaDevice::give_back(Block* block, cudaStream_t on) {
   blocks_.erase(block);
 }
 
-void CudaDevice::pace(Queue queue, const Event& begin, double duration_s) {
+void CudaDevice::pace(Queue queue, const Event& begin, double duration_s, double part) {
   invariant(settings_.pace, "a run is paced that was not opened so");
-  push(queue, [begin, duration_s, on = stream(queue)] {
+  push(queue, [begin, duration_s = duration_s * part, on = stream(queue)] {
     const StampPtr stamp = stamp_of(begin);
     invariant(stamp->slot != nullptr, "an event without a time stamp on the GPU");
     wait_on(on, *stamp);

@@ -47,6 +47,19 @@ void check(CUresult result, const char* what) {
   throw SystemError(fmt::format("CUDA cannot {}: driver error {}", what, static_cast<int>(result)));
 }
 
+namespace {
+
+/// The runtime is linked in, and no other one is loaded: a new one needs a new driver (CUDA's
+/// release notes, table "CUDA Toolkit and Minimum Required Driver Version").
+std::string needed_driver() {
+  constexpr int kMajor = CUDART_VERSION / 1000;
+  constexpr const char* kLeast = kMajor == 13 ? "580" : kMajor == 12 ? "525" : "";
+  if (*kLeast == '\0') return "";
+  return fmt::format(", which drivers from {} on support", kLeast);
+}
+
+}  // namespace
+
 int count_gpus() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0)
@@ -55,10 +68,10 @@ int count_gpus() {
   const cudaError_t result = cudaGetDeviceCount(&gpus);
   cudaGetLastError();
   if (result == cudaErrorInsufficientDriver)
-    throw NoGpu(fmt::format(
-        "the NVIDIA driver supports CUDA {}.{}, {}.{} is needed; "
-        "use --backend host",
-        version / 1000, version % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10));
+    throw NoGpu(
+        fmt::format("the NVIDIA driver supports CUDA {}.{}, {}.{} is needed{}; use --backend host",
+                    version / 1000, version % 1000 / 10, CUDART_VERSION / 1000,
+                    CUDART_VERSION % 1000 / 10, needed_driver()));
   if (result != cudaSuccess && result != cudaErrorNoDevice)
     throw NoGpu(
         fmt::format("the GPU cannot be used: {}; use --backend host", cudaGetErrorString(result)));

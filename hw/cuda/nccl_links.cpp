@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <set>
 
 namespace penstock::cuda {
@@ -243,16 +244,28 @@ class NcclChannels : public RemoteChannels, public std::enable_shared_from_this<
   std::atomic<unsigned long long> zero_ns_{0};
 };
 
+/// What tells machines apart: containers of several may have one host name, those of one several.
+std::string machine_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
 /// Two processes on one GPU: NCCL refuses that with less to go by.
 void check_gpus_differ(int gpu, Group& group) {
   std::array<char, 64> bus{};
   std::array<char, 256> host{};
   check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), gpu), "identify the GPU");
   ::gethostname(host.data(), host.size() - 1);
+  const std::string id = machine_id();
   std::string problem;
   std::set<std::string> seen;
-  for (const std::string& place : group.gather(fmt::format("{} of {}", bus.data(), host.data()))) {
-    if (!seen.insert(place).second)
+  for (const std::string& said :
+       group.gather(fmt::format("{} of {}\n{}", bus.data(), host.data(), id))) {
+    const std::size_t line = said.find('\n');
+    const std::string place = said.substr(0, line);
+    const bool known = line + 1 < said.size();
+    if (!seen.insert(known ? place.substr(0, place.find(' ')) + said.substr(line) : place).second)
       problem = fmt::format(
           "two processes share GPU {}: give each its own (LOCAL_RANK), or run one "
           "process, which makes partitions of it",

@@ -100,18 +100,15 @@ class HostBackend : public Backend {
 
   // Threads first, then what they use, and the memory last.
   ~HostBackend() override {
-    for (auto* devices : {&devices_, &besides_})
+    for (auto* devices : {&devices_, &besides_, &pacing_})
       for (auto& [number, device] : *devices) device->close();
     sending_.clear();
     receiving_.clear();
   }
 
   Device& device(int device) override { return *devices_.at(device); }
-  Device& beside(int device) override {
-    auto& made = besides_[device];
-    if (!made) made = std::make_unique<HostDevice>(device, request_.control, clock_);
-    return *made;
-  }
+  Device& beside(int device) override { return one_of(besides_, device); }
+  Device& pacing(int device) override { return one_of(pacing_, device); }
   SendingEnd& sending(int channel) override { return *sending_[static_cast<std::size_t>(channel)]; }
   ReceivingEnd& receiving(int channel) override {
     return *receiving_[static_cast<std::size_t>(channel)];
@@ -137,7 +134,15 @@ class HostBackend : public Backend {
   }
 
  private:
+  using Devices = std::map<int, std::unique_ptr<HostDevice>>;
+
   bool here(int device) const { return devices_.contains(device); }
+
+  Device& one_of(Devices& devices, int device) {
+    auto& made = devices[device];
+    if (!made) made = std::make_unique<HostDevice>(device, request_.control, clock_);
+    return *made;
+  }
 
   LinkSettings settings_of(const Channel& channel) const {
     const bool within = here(channel.source) && here(channel.destination);
@@ -189,7 +194,7 @@ class HostBackend : public Backend {
 
   BackendRequest request_;
   HostClock clock_;
-  std::map<int, std::unique_ptr<HostDevice>> devices_, besides_;
+  Devices devices_, besides_, pacing_;
   std::vector<std::unique_ptr<HostSendingEnd>> sending_;
   std::vector<std::unique_ptr<HostReceivingEnd>> receiving_;
 };

@@ -146,14 +146,15 @@ void HostDevice::release(Queue number, Block* block) {
   queue(number).push([this, block] { pool_.give_back(block); });
 }
 
-void HostDevice::pace(Queue number, const Event& begin, double duration_s) {
+void HostDevice::pace(Queue number, const Event& begin, double duration_s, double part) {
   HostQueue& q = queue(number);
-  q.push([this, &q, begin, duration_s] {
-    const double end = begin->time_s() + duration_s;
+  q.push([this, &q, begin, duration_s, part] {
+    const double start = begin->time_s(), end = start + duration_s;
+    const double until = part < 1 ? start + part * (end - start) : end;  // to exact's last bit
     if (clock_.logical()) {
-      q.time_s = end;
+      q.time_s = until;
     } else {
-      clock_.sleep_until(end, control_);
+      clock_.sleep_until(until, control_);
     }
   });
 }

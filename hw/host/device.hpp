@@ -75,7 +75,7 @@ class HostDevice : public Device {
   void wait(Queue queue, const Event& event) override;
   Block* allocate(Queue queue, std::int64_t bytes) override;
   void release(Queue queue, Block* block) override;
-  void pace(Queue queue, const Event& begin, double duration_s) override;
+  void pace(Queue queue, const Event& begin, double duration_s, double part) override;
   void upload(Tensor to, const void* from, std::int64_t bytes) override;
   void download(void* to, Tensor from, std::int64_t bytes) override;
   Math& math() override { return math_; }

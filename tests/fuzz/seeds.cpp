@@ -66,7 +66,8 @@ RunPlan plan_of(const Simulation& s) {
   for (const Transfer& c : s.traffic->messages())
     plan.channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
   if (s.program.placement.mirrored())
-    plan.reduce_s.assign(static_cast<std::size_t>(s.program.placement.depth()), 1e-3);
+    plan.reduction.parts.assign(static_cast<std::size_t>(s.program.placement.depth()),
+                                {{.seconds = 1e-3}});
   return plan;
 }
 

@@ -4,6 +4,7 @@
 #include "tests/hw/plan_rig.hpp"
 
 #include "hw/accounting.hpp"
+#include "hw/math.hpp"
 #include "hw/parameter_server.hpp"
 #include "hw/stages.hpp"
 #include "tests/parameter_name.hpp"
@@ -148,6 +149,17 @@ TEST(WeightCheck, NoticesAWrongWeightVersion) {
   EXPECT_EQ(run_alone(wrong, options).weights_equal, false);
 }
 
+TEST(WeightCheck, SaysWhetherTheWeightsMoved) {
+  RunPlan plan = plan_of({"1f1b", {3, 4, 2}});
+  EXPECT_EQ(run_alone(plan, unpaced()).weights_moved, true);
+  for (const auto kind : {OptimizerSpec::Kind::sgd, OptimizerSpec::Kind::momentum,
+                          OptimizerSpec::Kind::adam, OptimizerSpec::Kind::adamw}) {
+    plan.optimizer.kind = kind;
+    plan.optimizer.learning_rate = 1e-12;
+    EXPECT_EQ(run_alone(plan, unpaced()).weights_moved, false);
+  }
+}
+
 // --- replicas
 
 /// A schedule with so many replicas of each stage; nothing where it cannot be executed so.
@@ -253,13 +265,12 @@ TEST(Replicas, SendGradientsInBucketsBesideTheLastBackward) {
        {"1f1b", "pipedream-2bw", "pipedream", "zb-h1", "data-parallel", "timeprest"}) {
     std::optional<RunPlan> plan = replicated(name, 3);
     ASSERT_TRUE(plan) << name;
-    for (const double share : {0.01, 0.4}) {
-      plan->bucket_share = share;
-      EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name << " " << share;
+    for (const int parts : {2, 7, 40}) {
+      divide_reduction(*plan, parts);
+      EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name << " " << parts;
     }
+    divide_reduction(*plan, 7);
     make_transformer(*plan, Recompute::none, 2);
-    EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name;
-    plan->bucket_share = 0.01;
     EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true) << name;
   }
 }
@@ -267,10 +278,13 @@ TEST(Replicas, SendGradientsInBucketsBesideTheLastBackward) {
 TEST(Replicas, ThatSendABucketTooEarlyAreNoticed) {
   std::optional<RunPlan> plan = replicated("1f1b", 2);
   ASSERT_TRUE(plan);
-  plan->bucket_share = 0.4;
+  divide_reduction(*plan, 2);
   RunOptions options = unpaced();
-  const auto hasty = [](Stage&, Math&, const StageBuffers& b, std::uint32_t) {
-    if (b.piece_done) b.piece_done(0);
+  const auto hasty = [](Stage&, Math& math, const StageBuffers& b, std::uint32_t) {
+    if (!b.piece_done) return false;
+    b.piece_done(0);
+    // The part has left long before the backward adds to it.
+    for (int i = 0; i < 200'000; ++i) math.zero(64, b.workspace);
     return false;
   };
   options.make_stage = wrong_at(
@@ -278,7 +292,7 @@ TEST(Replicas, ThatSendABucketTooEarlyAreNoticed) {
   EXPECT_EQ(run_alone(*plan, options).weights_equal, false);
   make_transformer(*plan, Recompute::none, 2);
   EXPECT_EQ(run_alone(*plan, options).weights_equal, false);
-  plan->bucket_share = 1;  // then nobody listens
+  divide_reduction(*plan, 1);  // then nobody listens
   EXPECT_EQ(run_alone(*plan, options).weights_equal, true);
 }
 
@@ -291,6 +305,81 @@ TEST(Replicas, ThatForgetTheGradientOfOneAreNoticed) {
       options.make_stage = wrong_at(1, losing([=](std::uint32_t k) { return k % 3 == lost; }));
       EXPECT_EQ(run_alone(*plan, options).weights_equal, false) << name << " without " << lost;
     }
+  }
+}
+
+/// All algorithms, over nodes of two, of one or of all devices.
+TEST(Replicas, EndWithTheWeightsOfASequentialRunByEveryAlgorithm) {
+  for (const int width : {2, 4, 5}) {
+    std::optional<RunPlan> plan = replicated("data-parallel", width);
+    ASSERT_TRUE(plan);
+    for (const auto algorithm :
+         {ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::tree,
+          ReductionAlgorithm::server, ReductionAlgorithm::all_to_all}) {
+      plan->reduction.algorithm = algorithm;
+      plan->reduction.servers = 2;
+      for (const int per_node : {1, 2, 8}) {
+        plan->reduction.gpus.clear();
+        plan->reduction.nodes.clear();
+        for (int d = 0; d < width; ++d) {
+          plan->reduction.gpus.push_back(width - 1 - d);
+          plan->reduction.nodes.push_back((width - 1 - d) / per_node);
+        }
+        EXPECT_EQ(run_alone(*plan, unpaced()).weights_equal, true)
+            << kReductionNames[static_cast<int>(algorithm)] << " of " << width << ", " << per_node
+            << " a node";
+      }
+    }
+  }
+}
+
+TEST(Replicas, OfUnevenStagesEndWithTheWeightsOfASequentialRun) {
+  using Widths = std::vector<int>;
+  for (const char* name : {"pipedream", "pipedream-2bw", "1f1b", "gpipe"}) {
+    for (const Widths& widths : {Widths{2, 1}, Widths{1, 3}, Widths{3, 2, 1}, Widths{5, 1}}) {
+      RigSpec spec{name,
+                   {static_cast<std::uint32_t>(widths.size()),
+                    std::string_view(name) == "pipedream" ? 1U : 3U, 4}};
+      spec.shape.replicas = PerStage<int>(widths);
+      RunPlan plan = plan_of(spec);
+      ASSERT_TRUE(why_not_executable(plan).empty());
+      EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << name;
+      make_transformer(plan, Recompute::none);
+      EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << name;
+      RunOptions options = unpaced();
+      options.make_stage = wrong_at(0, losing([](std::uint32_t k) { return k == 3; }));
+      EXPECT_EQ(run_alone(plan, options).weights_equal, false) << name;
+    }
+  }
+}
+
+TEST(Replicas, OfMirroredStagesEndWithTheWeightsOfASequentialRun) {
+  for (const char* name : {"chimera", "dualpipe"}) {
+    for (const int width : {2, 3}) {
+      RigSpec spec{name, shape_of(name, 4, 8, 2)};
+      spec.shape.replicas = width;
+      RunPlan plan = plan_of(spec);
+      EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << name << " x " << width;
+      RunOptions options = unpaced();
+      options.make_stage = wrong_at(1, losing([](std::uint32_t k) { return k == 3; }));
+      EXPECT_EQ(run_alone(plan, options).weights_equal, false) << name << " x " << width;
+    }
+  }
+}
+
+TEST(Replicas, OfTwoBufferedWeightsReduceBesideTheNextBatch) {
+  for (const int width : {2, 3}) {
+    RigSpec spec{"pipedream-2bw", {3, 3, 4}};
+    spec.shape.replicas = width;
+    spec.detached = true;
+    RunPlan plan = plan_of(spec);
+    ASSERT_TRUE(why_not_executable(plan).empty());
+    EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << width;
+    make_transformer(plan, Recompute::none);
+    EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << width;
+    RunOptions options = unpaced();
+    options.make_stage = wrong_at(1, losing([](std::uint32_t k) { return k == 5; }));
+    EXPECT_EQ(run_alone(plan, options).weights_equal, false) << width;
   }
 }
 
@@ -449,6 +538,8 @@ std::vector<StageCosts> ragged_costs(std::uint32_t stages, std::uint32_t seed) {
   return costs;
 }
 
+bool is_update(OpKind kind) { return kind == OpKind::step || kind == OpKind::reduce_grad; }
+
 void expect_simulated_times(const RigSpec& spec) {
   const Rig rig(spec);
   const Timeline simulated = simulate_exact(rig.input());
@@ -462,7 +553,7 @@ void expect_simulated_times(const RigSpec& spec) {
     different += executed.timeline.op(g).start_s != simulated.op(g).start_s;
     different += executed.timeline.op(g).end_s != simulated.op(g).end_s;
     const Op& op = rig.program.ops[g];
-    if (!op.has(Op::receives) && op.kind != OpKind::step) continue;
+    if (!op.has(Op::receives) && !is_update(op.kind)) continue;
     different += executed.timeline.message(g).start_s != simulated.message(g).start_s;
     different += executed.timeline.message(g).end_s != simulated.message(g).end_s;
   }
@@ -511,6 +602,39 @@ TEST_P(EverySchedule, OnAVirtualClockEveryTransferSemanticsIsTheSimulators) {
       spec.costs = ragged_costs(spec.shape.stages(), p);
       spec.link = {.latency_s = 0.17, .bytes_per_s = 900};
       expect_simulated_times(spec);
+    }
+  }
+}
+
+/// Reductions of every kind: whole, in parts beside the last backward, beside the next batch.
+TEST(Replicas, OnAVirtualClockEveryTimeIsTheSimulators) {
+  for (const std::string& name : executed_schedules()) {
+    const Schedule& schedule = *find_schedule(name);
+    if (schedule.asynchronous) continue;
+    for (const Transfers transfers :
+         {Transfers::overlapped, Transfers::free, Transfers::coupled, Transfers::blocking}) {
+      for (const std::vector<int>& widths : {std::vector<int>{2}, {3}, {2, 1, 1}, {1, 3, 2}}) {
+        for (const bool parts : {false, true}) {
+          RigSpec spec{name, shape_of(name, 3, 4, 3)};
+          // Devices with several stages have as many replicas each, and reduce at once.
+          const bool several = spec.shape.chunks > 1 || schedule.layout == Layout::mirrored;
+          if (several && (parts || widths.size() > 1)) continue;
+          spec.transfers = transfers;
+          if (widths.size() == 1)
+            spec.shape.replicas = widths[0];
+          else if (spec.shape.depth == widths.size())
+            spec.shape.replicas = PerStage<int>(widths);
+          if (!schedule.refuse(spec.shape).empty() || !coupled_fits(spec)) continue;
+          spec.costs = ragged_costs(spec.shape.stages(), 7);
+          spec.link = {.latency_s = 0.17, .bytes_per_s = 3000};
+          if (parts)
+            spec.reduction.buckets.assign(spec.shape.stages(), {{0.3, 0.5}, {0.55, 0.2}, {1, 0.3}});
+          expect_simulated_times(spec);
+          if (parts || schedule.update != UpdateRule::double_buffer) continue;
+          spec.detached = true;
+          expect_simulated_times(spec);
+        }
+      }
     }
   }
 }

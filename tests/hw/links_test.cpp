@@ -44,7 +44,7 @@ class Link : public testing::TestWithParam<Transfers> {
 
   /// An event of the source's (destination's) compute queue at this time.
   static Event at(HostDevice& device, double time_s) {
-    device.pace(kComputeQueue, device.record(kComputeQueue), 0);
+    device.pace(kComputeQueue, device.record(kComputeQueue), 0, 1);
     device.queue(kComputeQueue).push([&device, time_s] {
       device.queue(kComputeQueue).time_s = time_s;
     });

@@ -17,9 +17,22 @@ inline RunPlan plan_of(const RigSpec& spec) {
   plan.costs = rig.costs;
   for (const Transfer& c : rig.traffic->messages())
     plan.channels.push_back({c.source, c.destination, c.backward, c.latency_s, c.bytes_per_s});
-  if (plan.program.placement.mirrored() || plan.program.placement.replicated())
-    plan.reduce_s = reductions_alone_s(rig.input());
+  plan.reduction.algorithm = spec.reduction.algorithm;
+  plan.reduction.servers = spec.reduction.servers;
+  for (const auto& parts : parts_by_position(rig.input())) {
+    auto& here = plan.reduction.parts.emplace_back();
+    for (const auto& [ready, share, seconds] : parts) here.push_back({ready, share, seconds});
+  }
   return plan;
+}
+
+/// Gradients leave in so many equal parts beside the last backward of an update.
+inline void divide_reduction(RunPlan& plan, int parts) {
+  for (auto& here : plan.reduction.parts) {
+    here.clear();
+    for (int k = 1; k <= parts; ++k)
+      here.push_back({.ready = 1.0 * k / parts, .share = 1.0 / parts, .seconds = 0});
+  }
 }
 
 /// A shape that a schedule admits, as near to p devices and m microbatches per update as its rules

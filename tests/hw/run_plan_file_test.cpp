@@ -170,7 +170,8 @@ INSTANTIATE_TEST_SUITE_P(
                "program.placement.widths[0]: must be an integer from 0 to 2147483647"},
         Change{"/program/placement/widths", Json::array(), "no devices"},
         Change{"/program/placement/widths/0", 0, "no devices"},
-        Change{"/program/placement/widths/0", 4, "reduce_s must have a number for each"},
+        Change{"/program/placement/widths/0", 4,
+               "reduction.parts must have those of each position"},
         Change{"/program/placement/widths/0", 2147483647, "more than 16000000 devices"},
         Change{"/ops", 65535, "65535 ops are stated"},
         Change{"/program/batches", 9, "ops are stated"},
@@ -182,11 +183,13 @@ INSTANTIATE_TEST_SUITE_P(
         Change{"/program/versions/delay", Json::array({1}), "delay and stages differ"},
         Change{"/program/versions/delay/0", 4294967295U, "weight version"},
         Change{"/program/placement/mirrored_batch", 1, "even number of devices"},
-        Change{"/reduce_s", Json::array({1}), "reduce_s must have a number for each position"},
+        Change{"/reduction/parts", Json::array({Json::array()}),
+               "reduction.parts must have those of each position"},
+        Change{"/reduction/algorithm", "star", "reduction.algorithm: must be one of ring"},
+        Change{"/reduction/gpus", Json::array({1, 1, 2}), "a GPU of its own for each device"},
+        Change{"/reduction/nodes", Json::array({1}), "the node of each device"},
         Change{"/lone_updates", Json::array({{{"replica", 0}, {"version", 0}}}),
                "lone_updates must have the updates of each replica"},
-        Change{"/reduce_s", Json::array({-1}), "reduce_s[0]: must be a number from 0"},
-        Change{"/bucket_share", 1.5, "bucket_share must be more than 0 and at most 1"},
         Change{"/costs", Json::array(), "costs and stages differ"},
         Change{"/costs/0/forward/compute_s", nullptr, "forward.compute_s: must be a number from 0"},
         Change{"/costs/0/forward/compute_s", -1, "forward.compute_s: must be a number from 0"},
@@ -281,10 +284,13 @@ TEST(WrongMirrors, AreRefusedWithTheirReason) {
   EXPECT_EQ(why(Json::parse(to_text(right))), "");
   const Change changes[] = {
       {"/program/placement/mirrored_batch", 3, "mirrored_batch is not microbatches_per_update"},
-      {"/program/placement/mirrored_batch", 0, "reduce_s must have a number"},
+      {"/program/placement/mirrored_batch", 0, "reduction.parts must have"},
       {"/program/placement/position", Json::array({0, 2, 1, 3}), "in their order"},
       {"/program/placement/widths/0", 2, "even number of devices"},
-      {"/reduce_s", Json::array({0, 0}), "a number for each position"},
+      {"/reduction/parts", Json::array(), "reduction.parts must have"},
+      {"/reduction/parts/0/0/seconds", -1, "seconds: must be a number from 0"},
+      {"/reduction/parts/0/0/share", 0.5, "must add up to 1"},
+      {"/reduction/parts/0/0/ready", 2, "ready: must be a number from 0 to 1"},
   };
   for (const Change& change : changes) {
     Json json = Json::parse(to_text(right));

@@ -384,6 +384,20 @@ class VirtualClock(Case):
     def test_processes(self):
         self.compare("--processes")
 
+    def test_replicas(self):
+        """As many or unlike numbers of them, in turns, in buckets and beside the next batch."""
+        def stages(name, schedule, pipeline):
+            return self.scenario(UNEVEN.replace("devices: 4", "devices: 8") +
+                                 f"schedule: {schedule}\npipeline: {{stages: 4, {pipeline}}}\n", f"{name}.yaml")
+        scenarios = [
+            stages("uneven", "pipedream", "width: [2, 1, 1, 1], reduction: {algorithm: formula}"),
+            stages("buckets", "1f1b", "microbatches: 4, width: 2, reduction: {overlap: backward, algorithm: formula}"),
+            stages("beside", "pipedream-2bw", "microbatches: 4, width: 2, reduction: {overlap: next-batch, algorithm: formula}"),
+            stages("mirrored", "chimera", "microbatches: 4, width: 2, reduction: {algorithm: formula}"),
+        ]
+        for arguments in ((), ("--processes",)):
+            self.compare(*arguments, scenarios=scenarios)
+
     def test_post_validation(self):
         """Steps wait for a partial norm, which is a message of the run."""
         post = self.scenario(UNEVEN + "schedule: zb-h1\npipeline: {stages: 4, microbatches: 6, "
@@ -530,15 +544,11 @@ class Refusals(Case):
     def test_replicas(self):
         error = self.replay(2, "scenarios/small-asp.yaml", "--clock", "virtual")
         self.assertIn("wait for no other", error)
-        error = self.replay(2, "scenarios/small-pipedream.yaml", "--set", "pipeline.width=[2,1,1,1]", "--set",
-                            "cluster.devices=5")
-        self.assertIn("unlike width", error)
-        error = self.replay(2, "scenarios/small-data-parallel.yaml", "--clock", "virtual")
-        self.assertIn("overlap=none", error)
 
     def test_a_global_step(self):
         error = self.replay(2, SMALL[0], "--set", "optimizer_sync=global")
         self.assertIn("optimizer_sync", error)
+        self.assertIn(f"{SMALL[0]}: ", error)  # the user's file, not the executor's
 
     def test_llama(self):
         text = """
