@@ -95,9 +95,9 @@ std::vector<KeyFigure> sure_figure(const Simulation& s) {
   const auto error = s.measured ? std::nullopt : expected_error(s.scenario);
   if (!error) return {};
   const Json& fraction = error->at("fraction");  // null: no runs of its kind were measured
-  return {{"How sure?",
-           fraction.is_null() ? "unknown" : "± " + format_percent(fraction.get<double>()),
-           expected_error_text(*error)}};
+  const std::string figure =
+      fraction.is_null() ? "unknown" : "± " + format_percent(fraction.get<double>());
+  return {{"How sure?", figure, expected_error_text(*error).substr(figure.size() + 2)}};
 }
 
 /// What `penstock simulate` says first, without the name, which is the title.
@@ -226,14 +226,24 @@ std::string time_section(const Simulation& s, const Result& r, const std::vector
 
 std::string links_section(const Result& r) {
   TableSection section{
-      {"Links"}, {{"link"}, {"bytes", "bytes"}, {"busy", "fraction"}, {"flows at once"}}, {}};
+      {"Links", "The busiest first; a row stands for all links that carry as much."},
+      {{"link"}, {"bytes", "bytes"}, {"busy", "fraction"}, {"flows at once"}, {"alike"}},
+      {}};
   std::vector<LinkResult> links = r.links;
   std::ranges::stable_sort(links, [](const LinkResult& a, const LinkResult& b) {
     return std::tie(a.busy_fraction, a.bytes) > std::tie(b.busy_fraction, b.bytes);
   });
-  for (const LinkResult& link : links) {
-    const double flows = link.peak_flows ? double(*link.peak_flows) : NAN;
-    section.rows.push_back({link.name, static_cast<double>(link.bytes), link.busy_fraction, flows});
+  const auto alike = [](const LinkResult& a, const LinkResult& b) {
+    return a.bytes == b.bytes && a.peak_flows == b.peak_flows &&
+           std::abs(a.busy_fraction - b.busy_fraction) < 5e-4;  // as much as is shown
+  };
+  for (auto link = links.begin(); link != links.end();) {
+    const auto next = std::find_if(link, links.end(),
+                                   [&](const LinkResult& other) { return !alike(*link, other); });
+    const double flows = link->peak_flows ? double(*link->peak_flows) : NAN;
+    section.rows.push_back({link->name, static_cast<double>(link->bytes), link->busy_fraction,
+                            flows, static_cast<double>(next - link)});
+    link = next;
   }
   return section_text(section);
 }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 namespace penstock {
 namespace {
@@ -104,13 +105,18 @@ std::vector<std::string> SweepReport::notes() const {
                       kMost, left_out_)};
 }
 
-Report SweepReport::report(const Overview& overview, const Arguments& arguments) {
+Report SweepReport::report(const Overview& overview, const std::vector<std::string>& cautions,
+                           const Arguments& arguments) {
   if (overview.rate_unit() == "tokens/s") section_.heat_measure = section_.pareto_y = "tokens";
   Report report;
-  report.title = fmt::format("Sweep of {}", fmt::join(space_.files(), ", "));
+  std::vector<std::string> names;
+  for (const std::string& file : space_.files())
+    names.push_back(std::filesystem::path(file).stem().string());
+  report.title = fmt::format("Sweep of {}", fmt::join(names, ", "));
   report.figures = figures(overview);
   report.sections = {section_text(section_)};
-  report.notes = notes();
+  report.notes = cautions;
+  for (const std::string& note : notes()) report.notes.push_back(note);
   if (!overview.other_split().empty()) report.notes.push_back(overview.other_split());
   report.command = arguments.command_line;
   report.scenario = scenarios_;

@@ -18,7 +18,9 @@ class SweepReport {
   /// `documents`: what was read of the scenarios.
   SweepReport(const Space& space, const Columns& columns, Documents& documents);
   void add_row(const Cells& row);
-  Report report(const Overview& overview, const Arguments& arguments);
+  /// `cautions`: what whoever compares the points has to know.
+  Report report(const Overview& overview, const std::vector<std::string>& cautions,
+                const Arguments& arguments);
 
  private:
   std::vector<std::string> notes() const;

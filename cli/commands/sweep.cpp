@@ -158,13 +158,22 @@ std::string how_sure_of_best(const Overview& overview, const Evaluator& evaluato
   return error.empty() ? "" : "the best row may be off: " + error;
 }
 
-void say_end(const Arguments& arguments, const Overview& overview, const std::string& sure,
-             const SweepRun& run, const SweepWatch& watch, bool complete) {
+/// Returns what whoever compares the rows has to know.
+std::vector<std::string> cautions_of(const Overview& overview, const Evaluator& evaluator,
+                                     const Space& space) {
+  std::vector<std::string> all{
+      overview.models(), overview.batches(),     overview.work(),
+      overview.gpus(),   overview.fixed_width(), how_sure_of_best(overview, evaluator, space)};
+  std::erase(all, "");
+  return all;
+}
+
+void say_end(const Arguments& arguments, const Overview& overview,
+             const std::vector<std::string>& cautions, const SweepRun& run, const SweepWatch& watch,
+             bool complete) {
   const std::string rate = arguments.flag("reproducible") ? "" : watch.summary();
   say("{}{}\n", overview.counts(), rate);
-  for (const std::string& differ : {overview.models(), overview.batches(), overview.work(),
-                                    overview.gpus(), overview.fixed_width(), sure})
-    if (!differ.empty()) say("{}\n", differ);
+  for (const std::string& caution : cautions) say("{}\n", caution);
   if (complete) {
     if (overview.failed() > 0 && writes_file(arguments))
       say("the same command with --resume tries again what failed\n");
@@ -254,9 +263,10 @@ int run_sweep(const Arguments& given) {
   if (shows_table(arguments) || report) look_for_split(overview, *evaluator, space, stop_wanted);
   if (shows_table(arguments)) print_painted(overview.table(canvas_of_terminal()));
   flush_output();
-  say_end(arguments, overview, how_sure_of_best(overview, *evaluator, space), run, *watch,
-          complete);
-  if (report) write_report(report->report(overview, arguments), arguments.value("report"));
+  const std::vector<std::string> cautions = cautions_of(overview, *evaluator, space);
+  say_end(arguments, overview, cautions, run, *watch, complete);
+  if (report)
+    write_report(report->report(overview, cautions, arguments), arguments.value("report"));
   return complete ? exit_ok : exit_interrupted;
 }
 

@@ -8,6 +8,7 @@ const narrow = matchMedia('(max-width: 600px)');
 const ROWS_IN_PRINT = 200;
 const CHOOSABLE_FROM = 7;  // columns
 const LONG_TEXT = 40;
+const LIST_FROM = 6;  // columns: fewer stand side by side on the narrowest screen
 
 /** A column as report/table_section.cpp writes it: {numbers, value(row)}. */
 function reader({values}) {
@@ -30,7 +31,7 @@ class Table {
     this.order = Uint32Array.from(data.order ?? Array(data.rows).keys());
     this.page = 0;
     this.sorted = null;  // {column, down}
-    this.node = element('div', {class: 'table'});
+    this.node = element('div', {class: data.columns.length < LIST_FROM ? 'table' : 'table list'});
     Table.all.push(this);
     this.fold();
     narrow.addEventListener('change', () => this.fold());
