@@ -200,22 +200,23 @@ std::string runs_text(const Json& errors) {
          errors.at("basis").get<std::string>();
 }
 
-/// "(median; nine of ten within 4.7 %; the stack was fitted on them)".
-std::string spread_text(const Json& errors, bool memory) {
+/// "median; nine of ten within 4.7 %; the stack was fitted on them".
+std::string spread_text(const Json& errors) {
   const auto percent = [&](const char* key) {
     return format_percent(errors.at(key).get<double>());
   };
   std::string text = "median";
   if (!errors.at("nine_of_ten").is_null()) text += "; nine of ten within " + percent("nine_of_ten");
-  if (memory && !errors.at("memory_fraction").is_null())
+  if (!errors.at("memory_fraction").is_null())
     text += "; their peaks by " + percent("memory_fraction");
   if (errors.at("fitted").get<bool>()) text += "; the stack was fitted on them";
   return text;
 }
 
+/// "24 runs of Megatron on 8 B200, were off by 2.5 %".
 std::string off_by(const Json& errors) {
-  return fmt::format("by {} ({})", format_percent(errors.at("fraction").get<double>()),
-                     spread_text(errors, false));
+  return fmt::format("{}, were off by {}", runs_text(errors),
+                     format_percent(errors.at("fraction").get<double>()));
 }
 
 }  // namespace
@@ -252,14 +253,15 @@ std::string expected_error_text(const Json& error) {
   if (error.at("near").get<bool>())
     return fmt::format("± {}, as {} were off ({})",
                        format_percent(error.at("fraction").get<double>()), runs_text(error),
-                       spread_text(error, true));
+                       spread_text(error));
   const Json& nearest = error.at("nearest");
-  std::string text = fmt::format(
-      "unknown, no runs of this kind were measured (here: {}): the nearest, {}, were off {}",
-      error.at("differs").get<std::string>(), runs_text(nearest[0]), off_by(nearest[0]));
-  for (std::size_t i = 1; i < nearest.size(); ++i)
-    text += fmt::format("{}{}, {}{}", i == 1 ? "; expect more: " : ", ", runs_text(nearest[i]),
-                        i == 1 ? "were off " : "", off_by(nearest[i]));
+  std::string text =
+      fmt::format("unknown, no such runs were measured (here: {}): the nearest, {}",
+                  error.at("differs").get<std::string>(), off_by(nearest[0]));
+  // Of those that were off by more, the worst.
+  const auto worst = std::ranges::max_element(
+      nearest, {}, [](const Json& runs) { return runs.at("fraction").get<double>(); });
+  if (worst != nearest.begin()) text += "; expect more: " + off_by(*worst);
   return text;
 }
 

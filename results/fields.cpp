@@ -40,6 +40,9 @@ std::vector<std::string> infeasible_because(const Result& r) {
 
 std::optional<bool> feasible(const Scenario& scenario, const Result& r) {
   if (!r.stalled_because.empty()) return false;
+  const auto has_memory = [](const DeviceResult& d) { return d.capacity_bytes > 0; };
+  if (r.infeasible_because.empty() && !std::ranges::all_of(r.devices, has_memory))
+    return std::nullopt;
   return scenario.fits_in_truth(r.infeasible_because.empty());
 }
 
@@ -413,7 +416,8 @@ const std::vector<Field<Summary>>& result_fields() {
        {.place = 5, .setting = true}},
       {"feasible", Unit::none,
        [](const Simulation& s, const Result& r) { return feasible(s.scenario, r); },
-       "does it fit, and does the run end? `null`: it may, but for what is `missing`"},
+       "does it fit, and does the run end? `null`: not known, as something is `missing` or the "
+       "cluster gives no memory"},
       {"missing", Unit::none,
        [](const Scenario& s) {
          return s.missing.empty() ? std::nullopt : std::optional<Json>(s.missing);

@@ -185,7 +185,13 @@ const Value* Library::resolve(const Value& value, const std::string& kind,
   const Value* base_name = value.find("base");
   if (base_name == nullptr || base_name->kind != Value::Kind::scalar) return &value;
   const Value* base = resolve(*base_name, kind, shipped_folder, depth + 1);
-  if (base == nullptr) return nullptr;
+  if (base == nullptr) {
+    // What stands beside it may be wrong, too: all of it is said at once.
+    Value own = value;
+    std::erase_if(own.entries, [](const Value::Entry& e) { return e.key.text == "base"; });
+    const Section judged(own, kind, diagnostics_);
+    return nullptr;
+  }
   Value merged = *base;
   merged.source = value.source;
   merged.line = value.line;

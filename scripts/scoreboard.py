@@ -216,7 +216,7 @@ Far off, and no aim:
 * *2BW's BERT, GPipe at batch 256 on 8 V100* (-46 %): 32 microbatches in one go, which do not fit here, would be faster; the bar is
   the one of batch 64, so that it ran in parts. *BERT's Flush and GPipe at 64* (-14, -18 %): a flush costs more there than
   (p - 1) / (m + p - 1); an op trace of one update would tell.
-* *Llama's context of 131,072 tokens* (-13 %): the paper gathers K and V before attention starts, here they go round beside it; and it
+* *Llama's context of 131,072 tokens* (-14 %): the paper gathers K and V before attention starts, here they go round beside it; and it
   does not say whether its FLOPs are those of half of the attention (then +21 %). Its step in seconds would decide.
 * *SimuMax's context parallelism* (up to -10 %): all-to-alls of heads, which attention waits for, are a ring beside it here; an
   option for them would decide.

@@ -58,7 +58,7 @@ TEST(ExpectedError, FollowsDegreesAndChips) {
 TEST(ExpectedError, OfAnotherKindSaysInWhatItDiffers) {
   const auto differs = [](const Json& error) {
     EXPECT_FALSE(error.at("near").get<bool>());
-    EXPECT_TRUE(expected_error_text(error).starts_with("unknown, no runs of this kind"));
+    EXPECT_TRUE(expected_error_text(error).starts_with("unknown, no such runs were measured"));
     return error.at("differs").get<std::string>();
   };
   EXPECT_EQ(differs(error_of("megatron", "dgx-h100")), "on H100");
@@ -104,7 +104,19 @@ TEST(ExpectedError, OnAnotherChipSaysWhatCarryingAStackCost) {
   const Json& nearest = error.at("nearest");
   for (std::size_t i = 1; i < nearest.size(); ++i)
     EXPECT_GT(nearest[i].at("fraction").get<double>(), nearest[0].at("fraction").get<double>());
-  EXPECT_NE(expected_error_text(error).find("; expect more: 33 runs of"), std::string::npos);
+  // The text names the worst of these.
+  EXPECT_NE(expected_error_text(error).find("; expect more: 75 runs of Megatron-DeepSpeed on A100"),
+            std::string::npos)
+      << expected_error_text(error);
+}
+
+TEST(ExpectedError, TakesThreeLinesOfATableAtMost) {
+  for (const char* stack : {"megatron", "nanotron", "deepspeed"})
+    for (const char* node : {"dgx-h100", "dgx-a100", "dgx-b200"}) {
+      const std::string text = how_sure_text(
+          error_of(stack, fmt::format("{{base: {}, nodes: 8}}", node), ", width: 8, tensor: 4"));
+      EXPECT_LE(std::ranges::count(text, '\n'), 3) << text;
+    }
 }
 
 /// Of the chip, the software that is predicted worst: the job's may be as far off.

@@ -4,6 +4,7 @@
 
 #include "tests/golden.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,6 +32,23 @@ TEST(Fields, OfTheDocumentationAreThoseOfTheTable) {
   ASSERT_NE(end, page.npos);
   page.replace(begin + kBegin.size(), end - begin - kBegin.size(), fields_as_markdown());
   expect_golden(path, page);
+}
+
+TEST(Fields, WhetherItFitsIsNotKnownWhereNoMemoryIsGiven) {
+  const auto feasible = [](const char* cluster) {
+    const Simulation s = simulate(
+        parse_scenario(fmt::format("model: {{forward: 1 ms, backward: 2 ms, activation: 2 GiB}}\n"
+                                   "cluster: {}\nschedule: gpipe\n"
+                                   "pipeline: {{stages: 2, microbatches: 4}}\n",
+                                   cluster),
+                       "test.yaml"),
+        EngineChoice::exact);
+    const Result r = summarize(s);
+    return to_json({s.scenario, &s, &r}).at("feasible");
+  };
+  EXPECT_EQ(feasible("{devices: 2}"), Json(nullptr));
+  EXPECT_EQ(feasible("{devices: 2, device: {memory: 64 GiB}}"), Json(true));
+  EXPECT_EQ(feasible("{devices: 2, device: {memory: 4 GiB}}"), Json(false));
 }
 
 /// A column's place is where files that were begun by an older penstock have it.
