@@ -11,11 +11,11 @@ namespace {
 using Kind = CollectiveStep::Kind;
 using Members = std::vector<int>;
 
-struct Elements {
+struct ElementRange {
   std::int64_t first, end;
 
   /// The k-th of n parts that are as even as possible.
-  Elements part(std::int64_t k, std::int64_t n) const {
+  ElementRange part(std::int64_t k, std::int64_t n) const {
     const std::int64_t all = end - first;
     return {first + all * k / n, first + all * (k + 1) / n};
   }
@@ -24,20 +24,20 @@ struct Elements {
 /// Members in a circle, with the elements that go round.
 struct Circle {
   Members order;
-  Elements elements;
+  ElementRange elements;
 };
 
 class Steps {
  public:
   /// One sends, and the other receives in its turn.
-  void move(int from, int to, Elements e, Kind kind) {
+  void move(int from, int to, ElementRange e, Kind kind) {
     send(from, to, e);
     receive(from, to, e, kind);
   }
-  void send(int from, int to, Elements e) {
+  void send(int from, int to, ElementRange e) {
     list.push_back({from, Kind::send, to, e.first, e.end});
   }
-  void receive(int from, int to, Elements e, Kind kind) {
+  void receive(int from, int to, ElementRange e, Kind kind) {
     list.push_back({to, kind, from, e.first, e.end});
   }
 
@@ -65,7 +65,7 @@ constexpr int kPieces = 8;
 /// To the root, and back to all; `edges` lead from the leaves to the root.
 struct RootedSum {
   std::vector<TreeEdge> edges;
-  Elements elements;
+  ElementRange elements;
 };
 
 void sum_at_root(Steps& steps, const RootedSum& sum, int piece) {
@@ -79,7 +79,7 @@ void spread_from_root(Steps& steps, const RootedSum& sum, int piece) {
                Kind::take);
 }
 
-void add_tree(Steps& steps, const Members& gpus, Elements all) {
+void add_tree(Steps& steps, const Members& gpus, ElementRange all) {
   const auto trees = binary_trees(gpus);
   int height = 0;
   for (std::size_t reached = 1; reached < gpus.size(); reached *= 2) ++height;
@@ -94,8 +94,8 @@ void add_tree(Steps& steps, const Members& gpus, Elements all) {
   }
 }
 
-/// Elements of which each of these takes an equal part.
-std::vector<Circle> circles_of(const std::vector<Members>& orders, Elements all) {
+/// ElementRange of which each of these takes an equal part.
+std::vector<Circle> circles_of(const std::vector<Members>& orders, ElementRange all) {
   std::vector<Circle> circles;
   for (std::size_t i = 0; i < orders.size(); ++i)
     circles.push_back({orders[i], all.part(static_cast<std::int64_t>(i), std::ssize(orders))});
@@ -103,7 +103,7 @@ std::vector<Circle> circles_of(const std::vector<Members>& orders, Elements all)
 }
 
 /// Nodes with different numbers of members: to the first of each, round these, and back.
-void add_leaders(Steps& steps, const std::vector<Members>& nodes, Elements all) {
+void add_leaders(Steps& steps, const std::vector<Members>& nodes, ElementRange all) {
   Members firsts;
   std::vector<RootedSum> chains;
   for (const Members& node : nodes) {
@@ -118,7 +118,7 @@ void add_leaders(Steps& steps, const std::vector<Members>& nodes, Elements all) 
     for (const RootedSum& chain : chains) spread_from_root(steps, chain, piece);
 }
 
-void add_server(Steps& steps, const Members& gpus, Elements all, int servers) {
+void add_server(Steps& steps, const Members& gpus, ElementRange all, int servers) {
   const std::int64_t parts = std::clamp<std::int64_t>(servers, 1, std::ssize(gpus));
   for (const Kind kind : {Kind::add, Kind::take}) {
     for (std::int64_t s = 0; s < parts; ++s) {
@@ -134,7 +134,7 @@ void add_server(Steps& steps, const Members& gpus, Elements all, int servers) {
   }
 }
 
-void add_exchange(Steps& steps, const Members& gpus, Elements all) {
+void add_exchange(Steps& steps, const Members& gpus, ElementRange all) {
   for (const int from : gpus)
     for (const int to : gpus)
       if (from != to) steps.send(from, to, all);
@@ -146,7 +146,8 @@ void add_exchange(Steps& steps, const Members& gpus, Elements all) {
 }
 
 /// A reduce-scatter (add) or an all-gather (take) in the nodes and along the rails between them.
-void add_hierarchical(Steps& steps, const std::vector<Members>& nodes, Elements all, Kind kind) {
+void add_hierarchical(Steps& steps, const std::vector<Members>& nodes, ElementRange all,
+                      Kind kind) {
   std::vector<Circle> inside;
   for (const Members& node : nodes) inside.push_back({node, all});
   const std::vector<Circle> between = circles_of(rails_of(nodes), all);
@@ -163,7 +164,7 @@ std::vector<CollectiveStep> collective_steps(Collective what, ReductionAlgorithm
   Steps steps;
   if (gpus.size() < 2) return {};
   std::ranges::sort(gpus);
-  const Elements all{0, elements};
+  const ElementRange all{0, elements};
   const bool sums_all = what == Collective::all_reduce;
   const std::vector<Members> nodes = nodes_of(gpus, node_of);
   const bool levels = algorithm == ReductionAlgorithm::hierarchical && nodes.size() > 1 &&

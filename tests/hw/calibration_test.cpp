@@ -136,7 +136,7 @@ class ScriptedDevice : public Device {
     --machine_.blocks[number_];
     delete block;
   }
-  void pace(Queue, const Event&, double) override {}
+  void pace(Queue, const Event&, double, double) override {}
   void upload(Tensor, const void*, std::int64_t) override {}
   void download(void*, Tensor, std::int64_t) override {}
   Math& math() override { return math_; }
