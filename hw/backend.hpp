@@ -22,6 +22,7 @@ enum class Precision : std::uint8_t { fp32, bf16 };
 
 struct RunSettings {
   Clock clock = Clock::wall;
+  bool threads = true;                    ///< host: a device computes in a thread of its own
   bool pace = false;                      ///< every op lasts at least its stated duration
   double deadline_s = 60;                 ///< without progress; then the run ends with a report
   Precision precision = Precision::fp32;  ///< bf16: activations and working weights, fp32 masters

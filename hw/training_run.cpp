@@ -22,7 +22,7 @@ namespace {
 // A checkpoint is these lines, the digest of the plan, that of it and all that follows, the curve
 // so far as JSON, and after a zero byte what the run needs to go on.
 constexpr std::string_view kAnyVersion = "penstock checkpoint ";
-constexpr std::string_view kMark = "penstock checkpoint 3\n";
+constexpr std::string_view kMark = "penstock checkpoint 4\n";
 
 /// The text before the first line feed, which is taken off.
 std::string_view take_line(std::string_view& text) {
@@ -36,7 +36,10 @@ std::string_view take_line(std::string_view& text) {
 class Training {
  public:
   Training(const RunPlan& plan, Device& device, const TrainingOptions& options)
-      : plan_(plan), options_(options), run_(plan, device, make_stage) {
+      : plan_(plan),
+        options_(options),
+        identity_(training_identity(plan)),
+        run_(plan, device, make_stage) {
     for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(plan.program.placement.stages()); ++s)
       curve_.parameters += make_stage(plan, s, device.math().element_bytes())->sizes().parameters;
     curve_.loss_floor = loss_floor(plan);
@@ -79,20 +82,13 @@ class Training {
     if (options_.progress) options_.progress(point);
   }
 
-  /// Of the plan, but for how many updates are made of it.
-  std::string identity() const {
-    RunPlan same = plan_;
-    same.scenario.clear();
-    return digest(to_text(same));
-  }
-
   void save() {
     if (options_.checkpoint.empty()) return;
     std::string body = to_text(curve_);
     body += '\0';
     body += run_.save();
     write_file(options_.checkpoint,
-               std::string(kMark) + identity() + "\n" + digest(identity() + body) + "\n" + body);
+               std::string(kMark) + identity_ + "\n" + digest(identity_ + body) + "\n" + body);
   }
 
   void resume() {
@@ -107,7 +103,7 @@ class Training {
     const std::string_view check = take_line(rest);
     if (check != digest(theirs + std::string(rest)))
       refuse("is a damaged checkpoint: it was cut short or changed since; --force begins anew");
-    if (theirs != identity())
+    if (theirs != identity_)
       refuse(
           "is the checkpoint of another scenario, or of another number of updates; --force "
           "begins anew");
@@ -120,11 +116,18 @@ class Training {
 
   const RunPlan& plan_;
   const TrainingOptions& options_;
+  std::string identity_;
   SequentialRun run_;
   TrainingCurve curve_;
 };
 
 }  // namespace
+
+std::string training_identity(const RunPlan& plan) {
+  RunPlan same = plan;
+  same.scenario.clear();
+  return digest(to_text(same));
+}
 
 void require_free_checkpoint(const std::string& path, bool resume, bool force) {
   namespace fs = std::filesystem;
@@ -153,7 +156,9 @@ TrainingCurve train(const RunPlan& plan, const RunOptions& options,
   RunControl control(0);
   RunPlan bare = plan;
   bare.channels.clear();
-  const auto backend = open_backend("host", {bare, options.settings, control, alone, {0}});
+  RunSettings settings = options.settings;
+  settings.threads = false;  // nothing runs beside it but other trainings
+  const auto backend = open_backend("host", {bare, settings, control, alone, {0}});
   return Training(bare, backend->device(0), training).run();
 }
 

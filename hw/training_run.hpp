@@ -16,6 +16,9 @@ struct TrainingOptions {
   std::function<void(const CurvePoint&)> progress;  ///< after each
 };
 
+/// What tells one training from another: a digest of the plan with all that it computes.
+std::string training_identity(const RunPlan& plan);
+
 /// Throws InputError where a file is there that is no checkpoint, or one that nobody asked to
 /// continue
 /// (`resume`) or to replace (`force`).

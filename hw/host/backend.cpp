@@ -91,7 +91,8 @@ class HostBackend : public Backend {
   explicit HostBackend(const BackendRequest& request)
       : request_(request), clock_(request.settings.clock == Clock::virtual_clock) {
     for (const int d : request.devices)
-      devices_[d] = std::make_unique<HostDevice>(d, request.control, clock_);
+      devices_[d] =
+          std::make_unique<HostDevice>(d, request.control, clock_, request.settings.threads);
     const auto count = request.plan.channels.size();
     sending_.resize(count);
     receiving_.resize(count);

@@ -100,8 +100,9 @@ std::int64_t HostPool::peak_bytes() const {
   return peak_;
 }
 
-HostDevice::HostDevice(int number, RunControl& control, const HostClock& clock)
+HostDevice::HostDevice(int number, RunControl& control, const HostClock& clock, bool threads)
     : number_(number),
+      threads_(threads),
       control_(control),
       clock_(clock),
       math_([this](std::function<void()> work) { queue(kComputeQueue).push(std::move(work)); }) {
@@ -111,7 +112,7 @@ HostDevice::HostDevice(int number, RunControl& control, const HostClock& clock)
 HostDevice::~HostDevice() = default;
 
 Queue HostDevice::add_queue(std::function<bool()> idle) {
-  queues_.push_back(std::make_unique<HostQueue>(control_, std::move(idle)));
+  queues_.push_back(std::make_unique<HostQueue>(control_, std::move(idle), threads_));
   return static_cast<Queue>(queues_.size()) - 1;
 }
 

@@ -68,7 +68,8 @@ class HostPool {
 
 class HostDevice : public Device {
  public:
-  HostDevice(int number, RunControl& control, const HostClock& clock);
+  /// `threads`: its queues have threads; otherwise who issues work does it.
+  HostDevice(int number, RunControl& control, const HostClock& clock, bool threads = true);
   ~HostDevice() override;
 
   Event record(Queue queue) override;
@@ -100,6 +101,7 @@ class HostDevice : public Device {
   void run_here(std::function<void()> work);
 
   int number_;
+  bool threads_;
   RunControl& control_;
   const HostClock& clock_;
   HostPool pool_;

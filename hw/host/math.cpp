@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "hw/host/attention.hpp"
+#include "hw/host/wide.hpp"
 #include "hw/row_kernels.hpp"
 
 #include <cblas.h>
@@ -29,11 +30,6 @@ void multiply(const Gemm& g, const float* a, const float* b, float* c) {
   }
 }
 
-template <class Kernel>
-void for_columns(std::int64_t cols, const Kernel& kernel) {
-  for (std::int64_t first = 0; first < cols; first += kernels::HostTeam::columns) kernel(first);
-}
-
 }  // namespace
 
 void require_concurrent_blas(int parallel) {
@@ -56,10 +52,8 @@ void HostMath::gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c) {
 void HostMath::layer_norm(std::int64_t rows, std::int64_t cols, Tensor x, Tensor gamma, Tensor beta,
                           Tensor y, Tensor mean, Tensor rstd) {
   enqueue_([=] {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      kernels::layer_norm_row(kAlone, r, cols, floats(x), floats(gamma), floats(beta), floats(y),
-                              floats(mean), floats(rstd));
-    }
+    wide::layer_norm(rows, cols, floats(x), floats(gamma), floats(beta), floats(y), floats(mean),
+                     floats(rstd));
   });
 }
 
@@ -67,28 +61,24 @@ void HostMath::layer_norm_backward(std::int64_t rows, std::int64_t cols, Tensor 
                                    Tensor gamma, Tensor mean, Tensor rstd, Tensor residual,
                                    Tensor dx) {
   enqueue_([=] {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      kernels::layer_norm_backward_row(kAlone, r, cols, floats(dy), floats(x), floats(gamma),
-                                       floats(mean), floats(rstd), floats(residual), floats(dx));
-    }
+    wide::layer_norm_backward(rows, cols, floats(dy), floats(x), floats(gamma), floats(mean),
+                              floats(rstd), floats(residual), floats(dx));
   });
 }
 
 void HostMath::layer_norm_backward_weight(std::int64_t rows, std::int64_t cols, Tensor dy, Tensor x,
                                           Tensor mean, Tensor rstd, Tensor dgamma, Tensor dbeta) {
   enqueue_([=] {
-    for_columns(cols, [&](std::int64_t first) {
-      kernels::layer_norm_backward_columns(kAlone, first, rows, cols, floats(dy), floats(x),
-                                           floats(mean), floats(rstd), floats(dgamma),
-                                           floats(dbeta));
-    });
+    wide::layer_norm_backward_weight(rows, cols, floats(dy), floats(x), floats(mean), floats(rstd),
+                                     floats(dgamma), floats(dbeta));
   });
 }
 
 void HostMath::attention_softmax(const AttentionRows& shape, Tensor scores) {
   enqueue_([=] {
     for (std::int64_t r = 0; r < shape.rows; ++r) {
-      kernels::attention_softmax_row(kAlone, r, shape, floats(scores));
+      wide::softmax_row(kernels::visible_keys(shape, r), shape.keys, shape.scale,
+                        floats(scores) + r * shape.keys);
     }
   });
 }
@@ -97,8 +87,9 @@ void HostMath::attention_softmax_backward(const AttentionRows& shape, Tensor pro
                                           Tensor gradient) {
   enqueue_([=] {
     for (std::int64_t r = 0; r < shape.rows; ++r) {
-      kernels::attention_softmax_backward_row(kAlone, r, shape, floats(probabilities),
-                                              floats(gradient));
+      wide::softmax_backward_row(kernels::visible_keys(shape, r), shape.keys, shape.scale,
+                                 floats(probabilities) + r * shape.keys,
+                                 floats(gradient) + r * shape.keys);
     }
   });
 }
@@ -116,28 +107,20 @@ void HostMath::attention_backward(const Attention& shape, Tensor qkv, Tensor con
 }
 
 void HostMath::gelu(std::int64_t n, Tensor z, Tensor y) {
-  enqueue_([=] { kernels::gelu_each(kAlone, n, floats(z), floats(y)); });
+  enqueue_([=] { wide::gelu(n, floats(z), floats(y)); });
 }
 
 void HostMath::gelu_backward(std::int64_t n, Tensor dy, Tensor z, Tensor dz) {
-  enqueue_([=] { kernels::gelu_backward_each(kAlone, n, floats(dy), floats(z), floats(dz)); });
+  enqueue_([=] { wide::gelu_backward(n, floats(dy), floats(z), floats(dz)); });
 }
 
 void HostMath::add_bias(std::int64_t rows, std::int64_t cols, Tensor bias, Tensor residual,
                         Tensor y) {
-  enqueue_([=] {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      kernels::add_bias_row(kAlone, r, cols, floats(bias), floats(residual), floats(y));
-    }
-  });
+  enqueue_([=] { wide::add_bias(rows, cols, floats(bias), floats(residual), floats(y)); });
 }
 
 void HostMath::bias_backward(std::int64_t rows, std::int64_t cols, Tensor dy, Tensor gradient) {
-  enqueue_([=] {
-    for_columns(cols, [&](std::int64_t first) {
-      kernels::bias_backward_columns(kAlone, first, rows, cols, floats(dy), floats(gradient));
-    });
-  });
+  enqueue_([=] { wide::bias_backward(rows, cols, floats(dy), floats(gradient)); });
 }
 
 void HostMath::add_tensors(std::int64_t n, Tensor a, Tensor b, Tensor sum) {
@@ -238,7 +221,15 @@ void HostMath::sgd_step(std::int64_t n, const StepTensors& t, const SgdSettings&
 void HostMath::adamw_step(std::int64_t n, const StepTensors& t, const AdamwSettings& settings,
                           std::int64_t step) {
   enqueue_([=] {
-    kernels::adamw_each(kAlone, n, kernels::pointers<float>(t), kernels::factors(settings, step));
+    const kernels::AdamwFactors f = kernels::factors(settings, step);
+    const kernels::StepPointers<float> p = kernels::pointers<float>(t);
+    wide::adamw(
+        n,
+        {f.gradient_scale, f.beta1, f.beta2, f.one_minus_beta1, f.one_minus_beta2,
+         f.first_correction, f.second_correction, f.beside, f.epsilon, f.rate, f.kept, f.decay},
+        p.master_in, p.master_out, p.gradient, p.first_moment, p.second_moment);
+    if (p.working_out != nullptr)
+      std::memcpy(p.working_out, p.master_out, static_cast<std::size_t>(n) * sizeof(float));
   });
 }
 

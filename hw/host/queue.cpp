@@ -5,10 +5,13 @@
 
 namespace penstock {
 
-HostQueue::HostQueue(RunControl& control, std::function<bool()> idle)
-    : control_(control), idle_(std::move(idle)), thread_([this] { work(); }) {}
+HostQueue::HostQueue(RunControl& control, std::function<bool()> idle, bool threads)
+    : control_(control), idle_(std::move(idle)) {
+  if (threads) thread_ = std::thread([this] { work(); });
+}
 
 HostQueue::~HostQueue() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -18,6 +21,10 @@ HostQueue::~HostQueue() {
 }
 
 void HostQueue::push(std::function<void()> work) {
+  if (!thread_.joinable()) {
+    if (!control_.stopped()) run([&] { return work(), true; });
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(work));
@@ -34,16 +41,18 @@ bool HostQueue::take_next(std::function<void()>& next) {
   return true;
 }
 
+/// What it throws stops the run.
+bool HostQueue::run(const std::function<bool()>& step) {
+  try {
+    return step();
+  } catch (const std::exception& error) {
+    control_.fail(what_of(error));
+    return false;
+  }
+}
+
 void HostQueue::work() {
   std::function<void()> next;
-  const auto run = [&](auto&& step) {
-    try {
-      return step();
-    } catch (const std::exception& error) {
-      control_.fail(what_of(error));
-      return false;
-    }
-  };
   while (true) {
     if (take_next(next)) {
       if (!control_.stopped()) run([&] { return next(), true; });

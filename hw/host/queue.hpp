@@ -12,18 +12,20 @@ class HostQueue {
  public:
   /// `idle` is called by the queue's thread when there is nothing to run; it returns false when
   /// it did nothing.
-  explicit HostQueue(RunControl& control, std::function<bool()> idle = {});
+  explicit HostQueue(RunControl& control, std::function<bool()> idle = {}, bool threads = true);
   ~HostQueue();
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;
 
   /// An error thrown by `work` stops the run; once the run is stopped nothing is run any more.
+  /// Without a thread of its own the caller runs it at once.
   void push(std::function<void()> work);
 
   double time_s = 0;  ///< logical time of the queue; only for its own closures
 
  private:
   void work();
+  bool run(const std::function<bool()>& step);
   bool take_next(std::function<void()>& next);
 
   RunControl& control_;
