@@ -17,6 +17,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   /// `note` stands behind it where the line has room.
   void update(std::int64_t done, const std::string& note = "");
+  /// So many of the total are no work after all.
+  void leave_out(std::int64_t count) { total_ -= count; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -226,8 +226,14 @@ const std::vector<CommandSpec>& table() {
          {},
          false,
          {}},
+        {"rates", "LIST", "each scenario with each of these learning rates", {}, false, {}},
         {"jobs", "N", "runs at a time; default: this machine's cores", {}, false, "j"},
-        {"checkpoint", "FILE", "kept up to date, every minute and at the end", "file", false, {}},
+        {"checkpoint",
+         "FILE",
+         "kept up to date, every minute and at the end; of several runs, FILE.ID of each",
+         "file",
+         false,
+         {}},
         {"resume", "", "go on from --checkpoint, where it is there", {}, false, {}},
         {"force", "", "replace the --checkpoint that is there", {}, false, {}},
         kCompute,
@@ -238,6 +244,8 @@ const std::vector<CommandSpec>& table() {
        "penstock train my.yaml --set training.data=book.txt --updates 1000\n"
        "penstock train --compare 2bw.yaml flush.yaml pipedream.yaml --seeds 5 --report "
        "learning.html\n"
+       "penstock train --compare 2bw.yaml flush.yaml --rates 0.001,0.003 --seeds 8 --jobs 2 "
+       "--checkpoint sweep.ckpt --resume\n"
        "penstock train small-pipedream --set training.problem=quadratic --updates 100\n"
        "penstock train my.yaml --checkpoint my.ckpt --resume      # Ctrl-C keeps the curve",
        run_train,

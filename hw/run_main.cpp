@@ -540,29 +540,47 @@ int run_training(const Options& options) {
   std::vector<RunPlan> plans;
   for (const std::string& program : options.positional)
     plans.push_back(checked_plan(program, why_not_computable));
+  const auto updates_of = [](const RunPlan& plan) {
+    return static_cast<std::int64_t>(plan.lone_updates.empty() ? plan.program.batches
+                                                               : plan.lone_updates.size());
+  };
   std::int64_t total = 0, done = 0;
-  for (const RunPlan& plan : plans) total += plan.program.batches;
+  for (const RunPlan& plan : plans) total += updates_of(plan);
   Progress progress("updates", total);
   std::mutex mutex;
   std::atomic<std::size_t> next = 0;
   std::exception_ptr failed;
-  const auto name = [&](const std::string& path, std::size_t i) {
-    return path.empty() || plans.size() == 1 ? path : fmt::format("{}.{}", path, i);
+  // Several runs have names that stay when runs are added or left out.
+  const std::string checkpoint = options.get("checkpoint", "");
+  const auto checkpoint_of = [&](std::size_t i) {
+    return checkpoint.empty() || plans.size() == 1
+               ? checkpoint
+               : fmt::format("{}.{}", checkpoint, training_identity(plans[i]).substr(0, 12));
   };
   for (std::size_t i = 0; i < plans.size(); ++i)
-    require_free_checkpoint(name(options.get("checkpoint", ""), i), options.has("resume"),
-                            options.has("force"));
+    require_free_checkpoint(checkpoint_of(i), options.has("resume"), options.has("force"));
   const auto train_one = [&](std::size_t i) {
     TrainingOptions training;
-    training.checkpoint = name(options.get("checkpoint", ""), i);
+    training.checkpoint = checkpoint_of(i);
     training.resume = options.has("resume");
     training.stop = [&] { return asked.stopped(); };
-    training.progress = [&](const CurvePoint& p) {
+    std::int64_t made = 0;  // of all its updates, those of former calls among them
+    const auto go_on_to = [&](std::int64_t update) {
       const std::lock_guard lock(mutex);
-      progress.update(++done, fmt::format("loss {:.4f}", p.loss));
+      progress.leave_out(update - made - 1);
+      made = update;
+    };
+    training.progress = [&](const CurvePoint& p) {
+      go_on_to(p.update);
+      const std::lock_guard lock(mutex);
+      progress.update(++done,
+                      fmt::format("run {} of {}, loss {:.4f}", i + 1, plans.size(), p.loss));
     };
     const TrainingCurve curve = train(plans[i], run_options(options, plans[i].compute), training);
-    write_file(name(options.get("train", ""), i), to_text(curve));
+    go_on_to(updates_of(plans[i]) + 1);  // what a former call made, or nobody will
+    write_file(plans.size() == 1 ? options.get("train", "")
+                                 : fmt::format("{}.{}", options.get("train", ""), i),
+               to_text(curve));
   };
   const auto work = [&] {
     try {

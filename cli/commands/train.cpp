@@ -27,9 +27,31 @@
 namespace penstock {
 namespace {
 
+/// The texts of --rates; one that is empty where the scenario's own is used.
+std::vector<std::string> rates_of(const Arguments& arguments) {
+  if (!arguments.flag("rates")) return {""};
+  std::vector<std::string> rates;
+  std::string rest = arguments.value("rates") + ",";
+  for (std::size_t end; (end = rest.find(',')) != std::string::npos; rest.erase(0, end + 1)) {
+    const std::string rate = rest.substr(0, end);
+    const auto value = parse_number<double>(rate);
+    if (!value || !(*value > 0 && *value <= 1000))
+      throw InputError("--rates",
+                       fmt::format("must be learning rates above 0 and at most 1000 with commas "
+                                   "between them, as 0.001,0.003, got '{}'",
+                                   rate));
+    if (std::ranges::find(rates, rate) != rates.end())
+      throw InputError("--rates", fmt::format("has {} twice", rate));
+    rates.push_back(rate);
+  }
+  return rates;
+}
+
 /// A scenario as it is trained: its batches are the updates.
-Scenario loaded(const Arguments& arguments, const std::string& path, std::uint64_t more_seed) {
+Scenario loaded(const Arguments& arguments, const std::string& path, const std::string& rate,
+                std::uint64_t more_seed) {
   std::vector<Override> overrides = overrides_of(arguments);
+  if (!rate.empty()) overrides.push_back({"training.learning_rate", rate});
   if (arguments.flag("updates"))
     overrides.push_back({"training.updates", arguments.value("updates")});
   const Scenario first = load_scenario(path, overrides);
@@ -85,10 +107,11 @@ void collect(const std::string& path, const Job& job, LearnedScenario& into) {
   into.runs.push_back(std::move(run));
 }
 
-/// All scenarios with all their seeds. `status`: what penstock-run ended with; runs that it did not
-/// begin are missing.
+/// All scenarios with all rates and seeds. `status`: what penstock-run ended with; runs that it did
+/// not begin are missing.
 std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) {
   const std::uint64_t seeds = counted_option(arguments, "seeds", 1);
+  const std::vector<std::string> rates = rates_of(arguments);
   const TemporaryFolder folder;
   std::vector<LearnedScenario> learned;
   std::vector<Job> jobs;
@@ -96,21 +119,26 @@ std::vector<LearnedScenario> train_all(const Arguments& arguments, int& status) 
   for (const std::string& path : arguments.positional) {
     std::vector<double> ends_s;
     std::vector<LoneUpdate> lone_updates;
-    for (std::uint64_t more = 0; more < seeds; ++more) {
-      const Scenario scenario = loaded(arguments, path, more);
-      Simulation s = prepare(scenario);
-      RunPlan plan = run_plan_of(s, compute_of(arguments), true);
-      if (more == 0) {
-        run_engine(s, EngineChoice::automatic);
-        ends_s = all_update_ends_s(s);
-        lone_updates = lone_updates_of(s);
-        learned.push_back(learned_scenario(s.scenario));
+    for (const std::string& rate : rates) {
+      for (std::uint64_t more = 0; more < seeds; ++more) {
+        const Scenario scenario = loaded(arguments, path, rate, more);
+        Simulation s = prepare(scenario);
+        RunPlan plan = run_plan_of(s, compute_of(arguments), true);
+        if (ends_s.empty()) {  // on its cluster all of them take as long
+          run_engine(s, EngineChoice::automatic);
+          ends_s = all_update_ends_s(s);
+          lone_updates = lone_updates_of(s);
+        }
+        if (more == 0) {
+          learned.push_back(learned_scenario(s.scenario));
+          if (rates.size() > 1) learned.back().name += fmt::format(", rate {}", rate);
+        }
+        plan.lone_updates = lone_updates;
+        plan.origin = scenario.origin;
+        words.push_back(folder.file(fmt::format("program{}.json", jobs.size())));
+        write_file(words.back(), to_text(plan));
+        jobs.push_back({learned.size() - 1, plan.training.seed, ends_s});
       }
-      plan.lone_updates = lone_updates;
-      plan.origin = scenario.origin;
-      words.push_back(folder.file(fmt::format("program{}.json", jobs.size())));
-      write_file(words.back(), to_text(plan));
-      jobs.push_back({learned.size() - 1, plan.training.seed, ends_s});
     }
   }
   const std::string curve = folder.file("curve.json");

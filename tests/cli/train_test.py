@@ -276,11 +276,35 @@ class Checkpoints(Case):
 
     def test_each_of_several_is_looked_at_before_any_is_trained(self):
         words = ("train", self.path, "--seeds", "2", "--checkpoint", str(self.folder / "s.ckpt"))
-        (self.folder / "s.ckpt.1").write_text("mine")
-        done = run(*words)
+        self.assertEqual(run(*words).returncode, 0)
+        first, second = sorted(self.folder.glob("s.ckpt.*"))
+        first.unlink()
+        second.write_text("mine")
+        done = run(*words, "--resume")
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertFalse((self.folder / "s.ckpt.0").exists())
-        self.assertEqual((self.folder / "s.ckpt.1").read_text(), "mine")
+        self.assertFalse(first.exists())
+        self.assertEqual(second.read_text(), "mine")
+
+    def test_a_sweep_makes_only_the_runs_that_it_has_not_made(self):
+        words = ("train", "--compare", self.path, "--seeds", "2", "--checkpoint", str(self.folder / "s.ckpt"), "--resume")
+        small = self.json(*words, "--rates", "0.003,0.001")["scenarios"]
+        self.assertEqual([s["learning_rate"] for s in small], [0.003, 0.001])
+        self.assertEqual([len(s["runs"]) for s in small], [2, 2])
+        made = {p: p.stat().st_mtime_ns for p in self.folder.glob("s.ckpt.*")}
+        self.assertEqual(len(made), 4)
+        large = self.json(*words, "--rates", "0.001,0.01,0.003")["scenarios"]
+        self.assertEqual([s["learning_rate"] for s in large], [0.001, 0.01, 0.003])
+        for before, after in ((small[1], large[0]), (small[0], large[2])):
+            for old, new in zip(before["runs"], after["runs"]):
+                self.assertEqual((old["weights_digest"], old["seconds"]), (new["weights_digest"], new["seconds"]))
+        self.assertEqual(len(list(self.folder.glob("s.ckpt.*"))), 6)
+        table = run(*words, "--rates", "0.001,0.01").stdout
+        self.assertRegex(table, r", rate 0\.001 .*\n.*, rate 0\.01 ")
+
+    def test_rates_that_are_none_are_said(self):
+        for text in ("", "0.1,,0.2", "fast", "0", "-1", "0.1,0.1", "nan"):
+            done = run("train", self.path, "--rates", text)
+            self.assertEqual((done.returncode, "--rates" in done.stderr), (2, True), (text, done.stderr))
 
     def test_a_damaged_one_is_refused_whichever_bit_it_is(self):
         chosen = random.Random(5)
@@ -306,7 +330,7 @@ class Checkpoints(Case):
 
     def test_one_of_another_scenario_or_version(self):
         self.assertIn("of another scenario", self.refused(*self.words, "--resume", "--set", "training.seed=9"))
-        self.checkpoint.write_bytes(self.whole.replace(b"checkpoint 3", b"checkpoint 2", 1))
+        self.checkpoint.write_bytes(self.whole.replace(b"checkpoint 4", b"checkpoint 3", 1))
         self.assertIn("of another version of penstock", self.refused(*self.words, "--resume"))
 
     def test_a_compressed_one(self):
@@ -326,7 +350,7 @@ class Refusals(Case):
         text = self.refused("train", "scenarios/small-1f1b.yaml", "--set", "training.momentum=0.8", "--set",
                             "training.final_rate=0.2", "--set", "training.rescheduled=3", "--set", "training.data=markov",
                             "--set", "training.held_out=0.2")
-        for word in ("sgd has no momentum", "give 'decay'", "PipeMare's T1", "for a model by shape", "of a text"):
+        for word in ("sgd has no momentum", "give 'decay'", "'rescheduled' is for schedules", "for a model by shape", "of a text"):
             self.assertIn(word, text)
         self.assertIn("stashing", self.refused("train", "scenarios/small-1f1b.yaml", "--set", "stashing=none"))
         self.assertIn("vertical_sync", self.refused("simulate", "scenarios/small-pipedream.yaml", "--set", "stashing=none",
