@@ -256,8 +256,9 @@ std::string expected_error_text(const Json& error) {
                        spread_text(error));
   const Json& nearest = error.at("nearest");
   std::string text =
-      fmt::format("unknown, no such runs were measured (here: {}): the nearest, {}",
-                  error.at("differs").get<std::string>(), off_by(nearest[0]));
+      fmt::format("unknown, no such runs were measured (here: {}): the nearest, {} (median{})",
+                  error.at("differs").get<std::string>(), off_by(nearest[0]),
+                  nearest[0].at("fitted").get<bool>() ? "; fitted on them" : "");
   // Of those that were off by more, the worst.
   const auto worst = std::ranges::max_element(
       nearest, {}, [](const Json& runs) { return runs.at("fraction").get<double>(); });
