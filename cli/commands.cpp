@@ -244,8 +244,8 @@ const std::vector<CommandSpec>& table() {
        "penstock train my.yaml --set training.data=book.txt --updates 1000\n"
        "penstock train --compare 2bw.yaml flush.yaml pipedream.yaml --seeds 5 --report "
        "learning.html\n"
-       "penstock train --compare 2bw.yaml flush.yaml --rates 0.001,0.003 --seeds 8 --jobs 2 "
-       "--checkpoint sweep.ckpt --resume\n"
+       "penstock train --compare a.yaml b.yaml --rates 1e-3,3e-3 --seeds 8 --checkpoint s.ckpt "
+       "--resume\n"
        "penstock train small-pipedream --set training.problem=quadratic --updates 100\n"
        "penstock train my.yaml --checkpoint my.ckpt --resume      # Ctrl-C keeps the curve",
        run_train,

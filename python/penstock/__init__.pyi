@@ -62,6 +62,7 @@ class Result:
     engine_seconds: Any
     what_would_help: Any
     what_to_change: Any
+    help_not_tried: Any
     devices: Any
     links: Any
     perturbations: Any
@@ -164,6 +165,7 @@ def train(
     updates: Any = ...,
     compare: bool = ...,
     seeds: Any = ...,
+    rates: Any = ...,
     jobs: Any = ...,
     checkpoint: Any = ...,
     resume: bool = ...,

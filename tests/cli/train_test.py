@@ -214,7 +214,7 @@ class Curves(Case):
         self.assertIn("one seed does not say", said)
 
     def test_an_interrupted_run_keeps_its_curve_and_goes_on(self):
-        path, checkpoint, kept = self.gpt(updates=120), self.folder / "run.ckpt", self.folder / "curve.json"
+        path, checkpoint, kept = self.gpt(updates=1200), self.folder / "run.ckpt", self.folder / "curve.json"
         _, whole = self.curve(path)
         words = ["train", path, "--checkpoint", str(checkpoint), "--resume", "--format", "json", "-o", str(kept)]
         process = subprocess.Popen([BINARY, *words], cwd=SOURCE, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
@@ -223,7 +223,7 @@ class Curves(Case):
         self.assertEqual(process.wait(timeout=60), 130)
         part = json.loads(kept.read_text())["scenarios"][0]["runs"][0]
         self.assertFalse(part["complete"])
-        self.assertLess(len(part["curve"]), 120)
+        self.assertLess(len(part["curve"]), 1200)
         _, rest = self.curve(path, "--checkpoint", str(checkpoint), "--resume")
         self.assertEqual(rest["weights_digest"], whole["weights_digest"])
         self.assertEqual([p["loss"] for p in rest["curve"]], [p["loss"] for p in whole["curve"]])

@@ -376,7 +376,18 @@ class VirtualClock(Case):
                     result.pop("what_to_change")
                     for link in result["links"]:
                         link.pop("peak_flows")  # of the network model
+                if pathlib.Path(scenario).stem in self.HOLD_FEWER_VERSIONS:
+                    self.take_versions_out(executed, simulated)
                 self.assertEqual(executed, simulated)
+
+    # What is predicted is what the rule allocates; a step that nobody's version is left behind for is made in place.
+    HOLD_FEWER_VERSIONS = ("uneven", "beside")
+
+    def take_versions_out(self, executed, simulated):
+        for mine, theirs in zip(executed["devices"], simulated["devices"]):
+            fewer = theirs["memory"].pop("weight_versions") - mine["memory"].pop("weight_versions")
+            self.assertGreaterEqual(fewer, 0)
+            self.assertEqual(theirs.pop("peak_memory_bytes") - mine.pop("peak_memory_bytes"), fewer)
 
     def test_threads(self):
         self.compare()

@@ -70,7 +70,8 @@ void expect_texts(const Row& row, const Cells& expected) {
   EXPECT_EQ(row.width, expected.at("width"));
   EXPECT_EQ(row.replication, expected.at("replication"));
   EXPECT_EQ(row.why, expected.at("infeasible_because"));
-  EXPECT_EQ(row.status == Row::Status::ok, expected.at("feasible") == "true");
+  // Where memory is not known, nothing says that it does not fit.
+  EXPECT_EQ(row.status == Row::Status::ok, expected.at("feasible") != "false");
 }
 
 void expect_measures(const Row& row, const Cells& expected) {
