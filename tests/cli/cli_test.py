@@ -482,7 +482,7 @@ class Result(Case):
         for name, kind in fields.items():
             self.assertIn(name, thing)
             self.assertIsInstance(thing[name], kind, name)
-            if kind is not bool:
+            if bool not in (kind if isinstance(kind, tuple) else (kind,)):
                 self.assertNotIsInstance(thing[name], bool, name)
 
     def test_has_every_field(self):
@@ -611,7 +611,8 @@ pipeline: {stages: 4, microbatches: 8}
                 self.assertEqual(sum(d["memory"].values()), d["peak_memory_bytes"])
                 if d["capacity_bytes"] is not None:
                     fits = fits and d["peak_memory_bytes"] <= d["capacity_bytes"]
-            self.assertEqual(r["feasible"], fits)
+            known = not any(d["capacity_bytes"] is None for d in r["devices"])
+            self.assertEqual(r["feasible"], fits if known or not fits else None)
             self.assertEqual(r["infeasible_because"] == [], fits)
 
     def test_stash_and_versions_follow_from_the_events(self):
