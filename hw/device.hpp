@@ -63,8 +63,8 @@ class Device {
   /// The block may be used again once `queue` has got here.
   virtual void release(Queue queue, Block* block) = 0;
 
-  /// Makes the work since `begin` last until `part` of duration_s has passed: waits on a wall clock,
-  /// sets the time on a virtual one.
+  /// Makes the work since `begin` last until `part` of duration_s has passed: waits on a wall
+  /// clock, sets the time on a virtual one.
   virtual void pace(Queue queue, const Event& begin, double duration_s, double part = 1) = 0;
 
   /// Copies between host memory and a block, and waits for it. For loading and reading weights.

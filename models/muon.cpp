@@ -30,9 +30,9 @@ double most_muon_flops(const TransformerSpec& model, int layers, const TensorPar
   for (const double flops : each) {
     for (int i = 0; i < layers; ++i) {
       // A heap whose top is the least load.
-      std::ranges::pop_heap(loads, std::greater<>());
+      std::pop_heap(loads.begin(), loads.end(), std::greater<>());
       loads.back() += flops;
-      std::ranges::push_heap(loads, std::greater<>());
+      std::push_heap(loads.begin(), loads.end(), std::greater<>());
     }
   }
   return std::ranges::max(loads);

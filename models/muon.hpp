@@ -10,9 +10,9 @@
 // buckets), so what ZeRO-1 scatters and gathers is what Muon needs, and no more is moved.
 //
 // Plausibility: NVIDIA/Megatron-LM #6676 (2026) has an optimizer step of 632 ms on 32 GB300 where
-// each of 16 ranks orthogonalizes all matrices, and of 157 ms where they divide them. By the formula
-// the FLOPs are 16 to 1, so Newton-Schulz would be 507 ms of the one and 32 ms of the other, and 125
-// ms what both have to do beside it.
+// each of 16 ranks orthogonalizes all matrices, and of 157 ms where they divide them. By the
+// formula the FLOPs are 16 to 1, so Newton-Schulz would be 507 ms of the one and 32 ms of the
+// other, and 125 ms what both have to do beside it.
 #pragma once
 
 #include "models/device.hpp"

@@ -6,8 +6,8 @@
 //   matrices    FLOPs / (t peak matrix_efficiency), attention with its own efficiency, half of it
 //               where flash attention skips what is masked; a device that says what products reach
 //               on it goes before the stack; products in fp32, on CUDA cores, reach 95 % of peak
-//               whatever both say, which is of tensor cores. Operands add bytes / bandwidth, which is what
-//               products of few rows or columns lose
+//               whatever both say, which is of tensor cores. Operands add bytes / bandwidth, which
+//               is what products of few rows or columns lose
 //   traffic     norms, activations, casts: bytes per token and hidden element of 16 bits, at memory
 //               bandwidth; twice as many of 32 bits
 //   weights     gradients added to those of earlier microbatches: bytes per parameter and backward

@@ -17,10 +17,10 @@ struct OptimizerSpec {
     momentum,  ///< v = beta1 v + g; w - lr v (Polyak)
     nesterov,  ///< v = beta1 v + (1 - beta1) g; w - lr (beta1 v + (1 - beta1) g): the look-ahead
                ///< for delayed gradients (Ajanthan et al., ICML'25, with the stored weights ahead)
-    adam,    ///< Kingma and Ba, ICLR'15; weight decay is added to the gradient
-    adamw,   ///< Loshchilov and Hutter, ICLR'19: decoupled weight decay
-    nadamw,  ///< the same look-ahead with AdamW: PyTorch's NAdam (Dozat, 2016), decoupled decay
-    muon,    ///< matrices orthogonalized (Jordan et al., 2024), all else by AdamW
+    adam,      ///< Kingma and Ba, ICLR'15; weight decay is added to the gradient
+    adamw,     ///< Loshchilov and Hutter, ICLR'19: decoupled weight decay
+    nadamw,    ///< the same look-ahead with AdamW: PyTorch's NAdam (Dozat, 2016), decoupled decay
+    muon,      ///< matrices orthogonalized (Jordan et al., 2024), all else by AdamW
   } kind = Kind::sgd;
   double learning_rate = 0.01;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;

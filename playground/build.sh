@@ -29,6 +29,7 @@ sources_of() {
   case $room in
     engine) echo "$root"/playground/*.cpp "$root"/playground/shims/*.cpp "$root"/cli/{heading,simulation_report}.cpp ;;
     report) echo "$root"/report/*.cpp "$objects/embedded.cpp" ;;
+    models) find "$root/models" -name '*.cpp' | LC_ALL=C sort ;;
     schedules_*) find "$root/schedules/${room#schedules_}" -name '*.cpp' | LC_ALL=C sort ;;
     *) find "$root/$room" -maxdepth 1 -name '*.cpp' ! -name child_process.cpp ! -name folder.cpp ! -name last_words.cpp \
         ! -name simgrid_loader.cpp | LC_ALL=C sort ;;

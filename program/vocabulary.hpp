@@ -95,10 +95,11 @@ struct OpCost {
 struct PassCosts {
   std::array<OpCost, 4> ops{};  ///< index = OpKind
 
-  std::int64_t activation_bytes = 0;              ///< kept from F until B, or until I
-  std::int64_t activation_after_input_bytes = 0;  ///< kept from I until W: more, where I makes again
-  std::int64_t forward_workspace_bytes = 0;       ///< lives while F runs
-  std::int64_t backward_workspace_bytes = 0;      ///< lives while B, I or W runs
+  std::int64_t activation_bytes = 0;  ///< kept from F until B, or until I
+  std::int64_t activation_after_input_bytes =
+      0;                                      ///< kept from I until W: more, where I makes again
+  std::int64_t forward_workspace_bytes = 0;   ///< lives while F runs
+  std::int64_t backward_workspace_bytes = 0;  ///< lives while B, I or W runs
 
   /// Returns the costs of a compute op of this kind.
   OpCost& operator[](OpKind kind) { return ops.at(static_cast<std::size_t>(kind)); }

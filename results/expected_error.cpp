@@ -110,7 +110,7 @@ struct LinkRates {
     Network network(cluster);
     double least = std::numeric_limits<double>::infinity();
     for (const int link : network.route(0, to, false).links)
-      least = std::min(least, network.links()[link].bytes_per_s);
+      least = std::min(least, network.links()[static_cast<std::size_t>(link)].bytes_per_s);
     return least;
   }
 };

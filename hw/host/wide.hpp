@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What takes half of a small model's training on the host beside its products, for the widest
 // vectors that the machine has. The formulas are those of hw/row_kernels.hpp, with exp(x) as 2^n
-// times a polynomial (that of Cephes' expf, off by 2 units in the last place). Results depend on the
-// machine's vectors as OpenBLAS' do, and on nothing else: every sum has one order.
+// times a polynomial (that of Cephes' expf, off by 2 units in the last place). Results depend on
+// the machine's vectors as OpenBLAS' do, and on nothing else: every sum has one order.
 #pragma once
 
 #include <cstdint>

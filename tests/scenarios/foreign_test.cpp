@@ -57,11 +57,11 @@ std::string text_of(const fs::path& path) {
 }
 
 // A second source was found for the layers and vocabularies of 31 of them: in litgpt/config.py of
-// github.com/Lightning-AI/litgpt (Qwen2.5, Qwen3, Llama-3.2, Mistral-Small, gemma, gemma-2, gemma-3,
-// phi-2, Phi-3-mini, Phi-4-mini, falcon-40b, pythia-6.9b, OLMo-7B, OLMo-2-13B, stablelm-3b-4e1t), and
-// in copies of their config.json (gpt-j-6b, internlm2-7b, internlm3-8b, glm-4-9b, Baichuan2-7B,
-// SmolLM3-3B, Seed-OSS-36B, ERNIE-4.5-0.3B, granite-3.0-8b, Apertus-8B, Olmo-3-7B). None was found
-// for the others, among them Yi-34B, mpt-7b, starcoder and command-r.
+// github.com/Lightning-AI/litgpt (Qwen2.5, Qwen3, Llama-3.2, Mistral-Small, gemma, gemma-2,
+// gemma-3, phi-2, Phi-3-mini, Phi-4-mini, falcon-40b, pythia-6.9b, OLMo-7B, OLMo-2-13B,
+// stablelm-3b-4e1t), and in copies of their config.json (gpt-j-6b, internlm2-7b, internlm3-8b,
+// glm-4-9b, Baichuan2-7B, SmolLM3-3B, Seed-OSS-36B, ERNIE-4.5-0.3B, granite-3.0-8b, Apertus-8B,
+// Olmo-3-7B). None was found for the others, among them Yi-34B, mpt-7b, starcoder and command-r.
 TEST(ForeignModels, HaveTheirPublishedParameters) {
   const char* source = std::getenv("PENSTOCK_SOURCE");
   const fs::path path =

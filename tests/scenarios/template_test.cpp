@@ -22,7 +22,8 @@ std::string shipped(const std::string& name) {
 std::string described(const std::function<Scenario()>& read) {
   try {
     const Scenario s = read();
-    std::string text = fmt::format("{}\n{}\n{}\n{}\n", s.name, s.origin, s.text(), s.schedule->name);
+    std::string text =
+        fmt::format("{}\n{}\n{}\n{}\n", s.name, s.origin, s.text(), s.schedule->name);
     text += fmt::format("{} {} {} {}\n", s.shape.depth, s.shape.chunks, s.shape.batches,
                         s.shape.microbatches_per_update);
     text += fmt::format("{} {} {}\n", s.mesh.most(), static_cast<int>(s.lowering.transfers),
