@@ -4,6 +4,7 @@
 #include "cli/plan_texts.hpp"
 #include "cli/running.hpp"
 #include "cli/simulation_report.hpp"
+#include "plan/search/plan_json.hpp"
 #include "report/memory_section.hpp"
 #include "report/sweep_section.hpp"
 #include "report/timeline_section.hpp"
@@ -39,7 +40,7 @@ std::string best_rate_text(const FullPlan& full, const FoundPlan& plan) {
 
 std::vector<KeyFigure> figures(const FullPlan& full) {
   if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full), Verdict::bad}};
-  const Offer& best = full.offers.front();
+  const Offer& best = recommended_offer(full);
   const PlanFamily& family = best.plan.choice.family;
   std::vector<KeyFigure> figures{
       {"What to run?",
@@ -57,7 +58,8 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
                    best.plan.judgement.engine,
                    best.scenario.optimistic ? fmt::format("; *: {}", kOptimistic) : "")},
       {"Is there a better one?",
-       full.result.gap ? fmt::format("{:.2f} % at most", *full.result.gap * 100) : "not known",
+       full.result.gap ? fmt::format("than plan 1: {:.2f} % at most", *full.result.gap * 100)
+                       : "not known",
        proof(full)},
       {"Why not faster?", best.reasons.empty() ? "" : best.reasons.front(),
        fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))},

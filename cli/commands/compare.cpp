@@ -296,7 +296,9 @@ Report comparison_report(const Compared& all, const Arguments& arguments, Source
     if (reasons.empty()) continue;
     const std::string others =
         reasons.size() > 1
-            ? fmt::format("; {} more hold too much", counted(reasons.size() - 1, "stage"))
+            ? fmt::format("; {} too much", reasons.size() == 2 ? "1 more stage holds"
+                                                               : fmt::format("{} more stages hold",
+                                                                             reasons.size() - 1))
             : "";
     why.rows.push_back({labels.rows[i], reasons[0].get<std::string>() + others});
   }

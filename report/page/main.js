@@ -109,6 +109,9 @@ function buildPage() {
   main.append(...sections.map(buildSection));
   dark.addEventListener('change', redraw);
   print.addEventListener('change', () => (print.matches ? preparePrint() : endPrint()));
+  // Paper is divided into pages when printing begins: what is shown on it has to be there before.
+  addEventListener('beforeprint', preparePrint);
+  addEventListener('afterprint', endPrint);
 }
 
 buildPage();
