@@ -24,6 +24,7 @@ StageBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes) {
   const std::int64_t together =
       plan.program.whole_backward ? plan.program.microbatches_per_update : 1;
   a.part_workspace = s.backward_workspace_bytes + s.input_bytes * together;
+  a.weight_workspace = a.part_workspace;
   a.backward_workspace = a.part_workspace + a.kept;  // B is I and then W
   a.input_message = s.input_bytes;
   a.output_message = s.output_bytes;

@@ -201,6 +201,7 @@ void each_pass_field(auto& c, auto&& visit) {
   visit("activation_after_input_bytes", c.activation_after_input_bytes);
   visit("forward_workspace_bytes", c.forward_workspace_bytes);
   visit("backward_workspace_bytes", c.backward_workspace_bytes);
+  visit("again_workspace_bytes", c.again_workspace_bytes);
 }
 
 void each_field(Like<PassCosts> auto& c, auto&& visit) { each_pass_field(c, visit); }

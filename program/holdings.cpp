@@ -19,6 +19,7 @@ StageBytes stage_bytes(const std::vector<StageCosts>& costs, std::uint32_t stage
   b.kept = pass.activation_after_input_bytes - b.until_weight;
   b.forward_workspace = pass.forward_workspace_bytes;
   b.backward_workspace = b.part_workspace = pass.backward_workspace_bytes;
+  b.weight_workspace = b.part_workspace - pass.again_workspace_bytes;
   b.input_message = stage > 0 ? costs[stage - 1].output_bytes / parts : 0;
   b.output_message = c.output_bytes / parts;
   return b;

@@ -35,7 +35,8 @@ struct StageBytes {
   std::int64_t kept = 0;                ///< what I makes for W: from its end to that of W
   std::int64_t forward_workspace = 0;   ///< while F runs
   std::int64_t backward_workspace = 0;  ///< while a whole B runs
-  std::int64_t part_workspace = 0;      ///< while I or W runs
+  std::int64_t part_workspace = 0;      ///< while I runs
+  std::int64_t weight_workspace = 0;    ///< while W runs
   std::int64_t input_message = 0, output_message = 0;  ///< of F; gradients are as large
 };
 
@@ -73,9 +74,10 @@ void for_each_holding(const Op& op, const StageBytes& b, std::int64_t microbatch
     change(OpPoint::end, Owner::buffers, bytes);
     change(OpPoint::arrival, Owner::buffers, -bytes);
   }
-  const std::int64_t works = forward                       ? b.forward_workspace
-                             : op.kind == OpKind::backward ? b.backward_workspace
-                                                           : b.part_workspace;
+  const std::int64_t works = forward                              ? b.forward_workspace
+                             : op.kind == OpKind::backward        ? b.backward_workspace
+                             : op.kind == OpKind::backward_weight ? b.weight_workspace
+                                                                  : b.part_workspace;
   change(OpPoint::start, Owner::workspace, works);
   change(OpPoint::end, Owner::workspace, -works);
   switch (op.kind) {

@@ -100,6 +100,8 @@ struct PassCosts {
       0;                                      ///< kept from I until W: more, where I makes again
   std::int64_t forward_workspace_bytes = 0;   ///< lives while F runs
   std::int64_t backward_workspace_bytes = 0;  ///< lives while B, I or W runs
+  /// Of these, what only B and I need: activations that they make again.
+  std::int64_t again_workspace_bytes = 0;
 
   /// Returns the costs of a compute op of this kind.
   OpCost& operator[](OpKind kind) { return ops.at(static_cast<std::size_t>(kind)); }

@@ -103,8 +103,9 @@ void divide_given_costs(const Mesh& mesh, std::vector<StageCosts>& costs) {
     const int parts = mesh.together(s);
     StageCosts& c = costs[s];
     c.for_each_compute_s([&](double& seconds) { seconds /= parts; });
-    for (std::int64_t* bytes : {&c.activation_bytes, &c.activation_after_input_bytes,
-                                &c.forward_workspace_bytes, &c.backward_workspace_bytes})
+    for (std::int64_t* bytes :
+         {&c.activation_bytes, &c.activation_after_input_bytes, &c.forward_workspace_bytes,
+          &c.backward_workspace_bytes, &c.again_workspace_bytes})
       *bytes /= parts;
   }
 }

@@ -246,7 +246,7 @@ void check_magnitudes(const Part& model, const Parallelism& job, const Cluster& 
     for (const std::int64_t part :
          {c.output_bytes, c.weight_bytes, c.gradient_bytes, c.reduced_bytes, c.optimizer_bytes,
           c.version_bytes, c.activation_bytes, c.activation_after_input_bytes,
-          c.forward_workspace_bytes, c.backward_workspace_bytes}) {
+          c.forward_workspace_bytes, c.backward_workspace_bytes, c.again_workspace_bytes}) {
       bytes += part < 0 ? kMost : static_cast<double>(part);  // negative: it did not even fit here
     }
     const double moved = static_cast<double>(c.output_bytes) * runs * width;

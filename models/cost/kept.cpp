@@ -94,6 +94,8 @@ void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, Pass
   costs.forward_workspace_bytes = rounded(std::max(made, logits_workspace) + gathered + next);
   costs.backward_workspace_bytes =
       rounded(std::max(recomputed, logits_workspace) + gathered + 2 * next);
+  costs.again_workspace_bytes =
+      costs.backward_workspace_bytes - rounded(logits_workspace + gathered + 2 * next);
 }
 
 }  // namespace penstock

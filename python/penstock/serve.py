@@ -135,8 +135,8 @@ def main() -> None:
         server = Server(options.parse_args().port)
     except (OSError, OverflowError) as error:
         sys.exit(f"penstock serve: {error}")
-    print(server.url(), flush=True)
     try:
+        print(server.url(), flush=True)
         server.serve_forever()
     except KeyboardInterrupt:
         pass
