@@ -330,7 +330,7 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
 
 // --- reductions ----------------------------------------------------------------------------------
 
-/// What this device does in each of its reductions, and where it does so.
+/// Finds what this device does in each of its reductions, and on which queue.
 void DeviceExecutor::find_parts() {
   if (adders_.size() == 1) return;
   const Program& program = in_.plan.program;

@@ -41,8 +41,8 @@ using StageFactory = std::function<std::unique_ptr<Stage>(const RunPlan&, std::u
 /// What happened to one op: events of the run, null where there was nothing.
 struct OpRecord {
   Event begin, end;
-  /// Of the message it waited for: another stage's, a partial norm; of a REDUCE_GRAD the begin and
-  /// the end of the reduction.
+  /// Hold when the message that it waited for (another stage's, or a partial norm) left and came;
+  /// of a REDUCE_GRAD, when the reduction began and ended.
   Event message_departed, message_arrived;
 };
 

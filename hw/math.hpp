@@ -111,7 +111,7 @@ struct AdamwSettings {
   bool nesterov = false;  ///< NAdam, as PyTorch has it
 };
 
-/// Of one matrix; hw/optimizer_step.hpp has the formulas.
+/// Holds what a Muon step of one matrix takes; hw/optimizer_step.hpp has the formulas.
 struct MuonSettings {
   double learning_rate = 0.001;  ///< times the scale of the matrix
   double momentum = 0.95;

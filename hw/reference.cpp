@@ -60,7 +60,7 @@ class ReferenceStage {
   const Stage& stage() const { return *stage_; }
   std::uint32_t number() const { return number_; }
   Tensor version(std::uint32_t number) const { return {versions_.at(number - oldest_)}; }
-  /// What has been learned, to be evaluated: of predicted weights those that are trained.
+  /// Returns the weights to evaluate: those that are trained, where ops use predicted ones.
   Tensor newest() const {
     const bool predicted = master_ != nullptr && math_.element_bytes() == 4;
     return {predicted ? master_ : versions_.back()};
@@ -70,7 +70,8 @@ class ReferenceStage {
     const auto newest = oldest_ + static_cast<std::uint32_t>(versions_.size()) - 1;
     return backward_.weights_for(version(number), {versions_.back()}, newest - number);
   }
-  /// Where a microbatch adds its gradient: replicas and mirrored devices add theirs by themselves.
+  /// Returns where a microbatch adds its gradient: each replica and mirrored device has its own
+  /// sum.
   Tensor gradients(std::uint32_t microbatch) const {
     if (devices_.size() == 1) return {gradients_.begin()->second};
     return gradients_of(plan_.program.placement.device_of(number_, microbatch));

@@ -244,7 +244,8 @@ class NcclChannels : public RemoteChannels, public std::enable_shared_from_this<
   std::atomic<unsigned long long> zero_ns_{0};
 };
 
-/// What tells machines apart: containers of several may have one host name, those of one several.
+/// Returns what tells machines apart: the boot. Containers of several machines may share a host
+/// name, and those of one may have several.
 std::string machine_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

@@ -41,7 +41,7 @@ bool HostQueue::take_next(std::function<void()>& next) {
   return true;
 }
 
-/// What it throws stops the run.
+/// Returns what the step does; an exception of it stops the run.
 bool HostQueue::run(const std::function<bool()>& step) {
   try {
     return step();

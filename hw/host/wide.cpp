@@ -18,7 +18,7 @@
 namespace penstock::wide {
 namespace {
 
-/// What is no number stays none.
+/// Returns e to the power of x, with x held within what a float can give; NaN stays NaN.
 PENSTOCK_INLINE float exp_of(float x) {
   x = x > 88.37F ? 88.37F : x;
   x = x < -87.33F ? -87.33F : x;
