@@ -233,7 +233,7 @@ TEST(Bounds, OfAnOrderThatIsSearchedForHoldWhereTheLastStageKeepsLogitsAndRecomp
   std::vector<const Schedule*> searched;
   for (const Schedule& schedule : schedules())
     if (schedule.looks_at_costs && schedule.flushes()) searched.push_back(&schedule);
-  const int kProblems = kSanitized ? 20 : kBrief ? 60 : 300;
+  const int kProblems = kBrief ? 60 : 300;  // of 20 too few have an order that fits
   int answered = 0, higher = 0;
   for (int i = 0; i < kProblems; ++i) {
     const int batch = between(random, 4, 10), vocabulary = 1000 * between(random, 4, 24);
