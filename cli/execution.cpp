@@ -22,7 +22,8 @@ ReductionPlan reduction_of(const Simulation& s) {
   reduction.servers = s.scenario.reduction.servers;
   for (const auto& parts : parts_by_position(s.input())) {
     auto& here = reduction.parts.emplace_back();
-    for (const auto& [ready, share, seconds] : parts) here.push_back({ready, share, seconds});
+    for (const auto& [ready, share, seconds, stage] : parts)
+      here.push_back({ready, share, seconds, stage});
   }
   for (const std::vector<int>& gpus : s.scenario.mesh.gpus) {
     reduction.gpus.push_back(gpus.front());

@@ -56,6 +56,7 @@ struct DeviceExecutor::Reduction {
   };
   std::vector<Received> received = {};  // in the order of the steps
   std::size_t taken = 0;                // of them
+  std::vector<bool> there = {};         // parts whose gradients are complete
   std::size_t begun = 0;                // parts
   const Block* piled = nullptr;         // to be added to what comes next
   Event start = nullptr;                // of the first part
@@ -267,7 +268,7 @@ void DeviceExecutor::issue(std::uint32_t g) {
     account(i, OpPoint::start, begin);
     made[i - g] = run_op(i);
   }
-  for (std::uint32_t i = g; i < next; ++i) pace_parts(i, begin);
+  for (std::uint32_t i = g; i < next; ++i) end_early_parts(i, begin, duration_s(in_.plan, g));
   if (in_.settings.pace && !(beside_ && exchanges(ops_[g])))
     device_.pace(kComputeQueue, begin, duration_s(in_.plan, g));
   const Event end = device_.record(kComputeQueue);
@@ -335,7 +336,9 @@ void DeviceExecutor::find_parts() {
   if (adders_.size() == 1) return;
   const Program& program = in_.plan.program;
   const auto stated = parts_at(in_.plan, program.placement.position_of(number_));
-  const auto ranges = ranges_of(stated, gradient_bytes() / 4);
+  std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
+  for (const auto& [number, s] : stages_) elements.emplace_back(number, s->sizes().parameters);
+  const auto ranges = ranges_of(stated, elements);
   for (std::size_t k = 0; k < stated.size(); ++k) {
     const auto [first, end] = ranges[k];
     Part& part = parts_.emplace_back(Part{stated[k], first});
@@ -351,12 +354,7 @@ void DeviceExecutor::find_parts() {
     reducing_ = &in_.backend.beside(number_);
     if (in_.settings.pace) pacing_ = &in_.backend.pacing(number_);
   }
-  std::uint32_t last_backward = first_;
-  for (std::uint32_t g = first_; g < last_; ++g) {
-    if (ops_[g].kind == OpKind::backward || ops_[g].kind == OpKind::backward_weight)
-      last_backward = g;
-    if (parts_.size() > 1 && exchanges(ops_[g])) reduced_by_[last_backward] = g;
-  }
+  if (parts_.size() > 1) gradient_ends_ = GradientEnds(program);
 }
 
 /// Posts all receives of a reduction, unless they are.
@@ -384,7 +382,7 @@ void DeviceExecutor::begin_reduction(std::uint32_t g) {
   if (detached) {
     for (auto& [number, s] : stages_) s->weights->set_aside();
   }
-  reduce_parts_until(g, parts_.size());
+  reduce_parts(g, [](const Part&) { return true; });
   if (detached) {
     detached_ = g;
   } else if (beside_) {
@@ -392,13 +390,18 @@ void DeviceExecutor::begin_reduction(std::uint32_t g) {
   }
 }
 
-/// The gradients of these parts are there when the compute queue gets here.
-void DeviceExecutor::reduce_parts_until(std::uint32_t g, std::size_t end) {
+/// The gradients of the parts that `is_there` names are complete when the compute queue gets here.
+/// Parts leave in their order.
+template <class Is>
+void DeviceExecutor::reduce_parts(std::uint32_t g, const Is& is_there) {
   receive_gradients(g);
   Reduction& r = reductions_.at(g);
-  if (r.begun >= end) return;
+  r.there.resize(parts_.size());
+  for (std::size_t k = r.begun; k < parts_.size(); ++k)
+    if (is_there(parts_[k])) r.there[k] = true;
+  if (r.begun >= parts_.size() || !r.there[r.begun]) return;
   if (beside_) reducing_->wait(kComputeQueue, device_.record(kComputeQueue));
-  while (r.begun < end) reduce_part(g, parts_[r.begun++]);
+  while (r.begun < parts_.size() && r.there[r.begun]) reduce_part(g, parts_[r.begun++]);
 }
 
 /// Issues the steps of one part. All members have come when the first message has; on a clock of
@@ -459,22 +462,28 @@ void DeviceExecutor::receive_step(Reduction& r, const CollectiveStep& step) {
   });
 }
 
-/// Beside a backward that ends an update, parts leave with the piece of the stage's gradients that
-/// completes them.
+/// Beside a backward that completes its stage's gradient, parts leave with the piece of the
+/// gradient that completes them.
 void DeviceExecutor::reduce_pieces(std::uint32_t g, const Stage& stage, std::size_t piece) {
-  const std::int64_t first = stage.pieces()[piece].first;
-  std::size_t end = 0;
-  while (end < parts_.size() && parts_[end].first >= first) ++end;
-  reduce_parts_until(reduced_by_.at(g), end);
+  std::int64_t first = stage.pieces()[piece].first;
+  for (const auto& [number, s] : stages_)
+    if (number < ops_[g].stage) first += s->sizes().parameters;
+  reduce_parts(gradient_ends_.reduced_by(g), [&](const Part& part) {
+    return part.stated.stage == ops_[g].stage && part.first >= first;
+  });
 }
 
-/// Beside a paced backward that ends an update, parts leave when they are stated to be there.
-void DeviceExecutor::pace_parts(std::uint32_t g, const Event& begin) {
-  const auto reduce = reduced_by_.find(g);
-  if (!in_.settings.pace || reduce == reduced_by_.end()) return;
-  for (std::size_t k = 0; k < parts_.size() && parts_[k].stated.ready < 1; ++k) {
-    device_.pace(kComputeQueue, begin, duration_s(in_.plan, g), parts_[k].stated.ready);
-    reduce_parts_until(reduce->second, k + 1);
+/// Parts that op g completes before the device comes to their reduction leave when they are there:
+/// where ops are paced when they are stated to be, otherwise at the end of the op.
+void DeviceExecutor::end_early_parts(std::uint32_t g, const Event& begin, double duration_s) {
+  const std::uint32_t reduce = gradient_ends_.reduced_by(g);
+  if (reduce == kNoOp) return;
+  const bool last = ops_.previous_compute(number_, reduce) == g;
+  for (const Part& part : parts_) {
+    if (part.stated.stage != ops_[g].stage) continue;
+    if (last && (!in_.settings.pace || part.stated.ready >= 1)) continue;
+    if (in_.settings.pace) device_.pace(kComputeQueue, begin, duration_s, part.stated.ready);
+    reduce_parts(reduce, [&](const Part& other) { return &other == &part; });
   }
 }
 
@@ -642,7 +651,7 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     if (f.input_gradient != nullptr) b.input_gradient = {f.input_gradient, i * sizes.input_bytes};
     if (input) backward_input(*stage, one, b, k);
     if (op.kind == OpKind::backward_input) continue;
-    if (i + 1 == count && stages_.size() == 1 && !in_.settings.pace && reduced_by_.contains(g))
+    if (i + 1 == count && !in_.settings.pace && gradient_ends_.reduced_by(g) != kNoOp)
       b.piece_done = [this, g, &stage](std::size_t piece) { reduce_pieces(g, *stage, piece); };
     backward_weight(*stage, one, b, k);
   }

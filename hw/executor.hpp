@@ -27,6 +27,7 @@
 #include "hw/parameter_server.hpp"
 #include "hw/weights.hpp"
 #include "program/dependencies.hpp"
+#include "program/gradient_ends.hpp"
 #include "program/norm_chain.hpp"
 
 #include <atomic>
@@ -114,12 +115,13 @@ class DeviceExecutor {
   void find_parts();
   void receive_gradients(std::uint32_t g);
   void begin_reduction(std::uint32_t g);
-  void reduce_parts_until(std::uint32_t g, std::size_t end);
+  template <class Is>
+  void reduce_parts(std::uint32_t g, const Is& is_there);
   void reduce_part(std::uint32_t g, const Part& part);
   void send_step(std::uint32_t g, const CollectiveStep& step);
   void receive_step(Reduction& r, const CollectiveStep& step);
   void reduce_pieces(std::uint32_t g, const Stage& stage, std::size_t piece);
-  void pace_parts(std::uint32_t g, const Event& begin);
+  void end_early_parts(std::uint32_t g, const Event& begin, double duration_s);
   void end_reduction(std::uint32_t g);
   template <class Visit>
   void for_each_stage(const CollectiveStep& step, Visit visit) const;
@@ -160,9 +162,9 @@ class DeviceExecutor {
   Device* reducing_;                          // on whose compute queue they run
   Device* pacing_ = nullptr;                  // on whose they take as long as stated
   std::vector<Part> parts_;                   // of every reduction
-  std::map<std::uint32_t, std::uint32_t> reduced_by_;  // an update's last W or B: its REDUCE_GRAD
-  std::map<std::uint32_t, Reduction> reductions_;      // per REDUCE_GRAD that goes on
-  std::uint32_t detached_ = kNoOp;                     // the one that the next STEP waits for
+  GradientEnds gradient_ends_;
+  std::map<std::uint32_t, Reduction> reductions_;  // per REDUCE_GRAD that goes on
+  std::uint32_t detached_ = kNoOp;                 // the one that the next STEP waits for
   std::vector<OpRecord> records_;
   std::map<int, Incoming> incoming_;  // per channel
   std::uint32_t next_receive_;

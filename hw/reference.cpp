@@ -188,8 +188,9 @@ class PositionSum {
   PositionSum(const RunPlan& plan, Device& device, std::uint32_t position,
               std::vector<const ReferenceStage*> stages)
       : device_(device), stages_(std::move(stages)) {
-    std::int64_t elements = 0;
-    for (const ReferenceStage* stage : stages_) elements += stage->sizes().parameters;
+    std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
+    for (const ReferenceStage* stage : stages_)
+      elements.emplace_back(stage->number(), stage->sizes().parameters);
     for (const auto& [first, end] : ranges_of(parts_at(plan, position), elements)) {
       for (CollectiveStep step : reduction_steps(plan, stages_[0]->devices(), end - first)) {
         step.first += first;

@@ -31,16 +31,45 @@ std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position) {
   return plan.reduction.parts[position];
 }
 
-std::vector<GradientRange> ranges_of(const std::vector<ReducedPart>& parts, std::int64_t elements) {
+std::vector<GradientRange> ranges_of(
+    const std::vector<ReducedPart>& parts,
+    const std::vector<std::pair<std::uint32_t, std::int64_t>>& elements) {
+  // Where no part names a stage, all stages are one.
+  struct OfStage {
+    std::int64_t first = 0, end = 0, elements = 0;
+    double shares = 0, taken = 0;
+    std::size_t left = 0;
+  };
+  std::map<std::uint16_t, OfStage> stages;
+  std::uint16_t last = GradientBucket::kAllStages;
+  for (const ReducedPart& part : parts)
+    if (part.stage != GradientBucket::kAllStages) last = part.stage;
+  const auto owner = [&](const ReducedPart& part) {
+    return part.stage == GradientBucket::kAllStages ? last : part.stage;
+  };
+  std::int64_t before = 0;
+  for (const auto& [stage, n] : elements) {
+    const bool apart = last != GradientBucket::kAllStages;
+    OfStage& s = stages[apart ? static_cast<std::uint16_t>(stage) : last];
+    if (apart) s.first = before;
+    before += n;
+    s.end = before;
+    s.elements = s.end - s.first;
+  }
+  for (const ReducedPart& part : parts) {
+    OfStage& s = stages[owner(part)];
+    s.shares += part.share;
+    ++s.left;
+  }
   std::vector<GradientRange> ranges;
-  double share = 0;
-  std::int64_t end = elements;
-  for (std::size_t k = 0; k < parts.size(); ++k) {
-    share += parts[k].share;
-    const auto first =
-        k + 1 == parts.size() ? 0 : std::llround(static_cast<double>(elements) * (1 - share));
-    ranges.push_back({std::clamp<std::int64_t>(first, 0, end), end});
-    end = ranges.back().first;
+  for (const ReducedPart& part : parts) {
+    OfStage& s = stages[owner(part)];
+    s.taken += part.share;
+    const double rest = s.shares > 0 ? 1 - s.taken / s.shares : 0;
+    const std::int64_t first =
+        --s.left == 0 ? s.first : s.first + std::llround(static_cast<double>(s.elements) * rest);
+    ranges.push_back({std::clamp(first, s.first, s.end), s.end});
+    s.end = ranges.back().first;
   }
   return ranges;
 }

@@ -48,12 +48,14 @@ struct LoneUpdate {
   std::uint32_t version = 0;  ///< of its weights: updates made before by all of them
 };
 
-/// A part of the gradients of a device, all its stages' one after the other, that is reduced by
-/// itself: the first part holds the last of them, which a backward completes first.
+/// A part of the gradients of a device that is reduced by itself. Of the parts of a stage, the
+/// first holds the last of its gradients, which a backward completes first.
 struct ReducedPart {
-  double ready = 1;    ///< share of the last backward's time after which it is there
+  double ready = 1;    ///< share of its stage's last backward's time after which it is there
   double share = 1;    ///< of the gradients
   double seconds = 0;  ///< on links of its own
+  /// GradientBucket::kAllStages: there when all gradients of the device are.
+  std::uint16_t stage = GradientBucket::kAllStages;
 };
 
 /// How REDUCE_GRAD is carried out: by collective_steps().
@@ -112,9 +114,11 @@ std::vector<int> adders_of(const RunPlan& plan, int device);
 struct GradientRange {
   std::int64_t first = 0, end = 0;
 };
-/// Returns the elements of each part of the gradients of a device that has so many, the last ones
-/// first.
-std::vector<GradientRange> ranges_of(const std::vector<ReducedPart>& parts, std::int64_t elements);
+/// Returns the elements of each part of the gradients of a device whose stages, by number, have so
+/// many. A part is within its stage; those of all stages have the rest of the last of them.
+std::vector<GradientRange> ranges_of(
+    const std::vector<ReducedPart>& parts,
+    const std::vector<std::pair<std::uint32_t, std::int64_t>>& elements);
 /// Returns the parts of a position's reduction; one where the plan has none.
 std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position);
 

@@ -238,6 +238,7 @@ void each_field(Like<ReducedPart> auto& p, auto&& visit) {
   visit("ready", p.ready, {0, 1});
   visit("share", p.share, {0, 1});
   visit("seconds", p.seconds);
+  visit("stage", p.stage);
 }
 
 void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
@@ -327,15 +328,18 @@ void check_reduction(const RunPlan& plan, const auto& expect) {
   const auto is_whole = [](const std::vector<ReducedPart>& parts) {
     double share = 0;
     for (const ReducedPart& part : parts) share += part.share;
-    return std::abs(share - 1) < 1e-6 && std::ranges::is_sorted(parts, {}, &ReducedPart::ready);
+    std::map<std::uint16_t, double> ready;  // of a stage's parts so far
+    return std::abs(share - 1) < 1e-6 && std::ranges::all_of(parts, [&](const ReducedPart& part) {
+             return std::exchange(ready[part.stage], part.ready) <= part.ready;
+           });
   };
   const bool complete = r.parts.size() == (reduces ? placement.widths().size() : 0);
   expect(complete,
          "reduction.parts must have those of each position of replicas or of a mirrored placement, "
          "and no other");
   expect(!complete || std::ranges::all_of(r.parts, is_whole),
-         "the shares of a position's reduction.parts must add up to 1, in the order in which they "
-         "are ready");
+         "the shares of a position's reduction.parts must add up to 1, those of a stage in the "
+         "order in which they are ready");
   const auto devices = static_cast<std::size_t>(placement.devices());
   const std::set<int> different(r.gpus.begin(), r.gpus.end());
   expect(r.gpus.empty() || (r.gpus.size() == devices && different.size() == devices),

@@ -75,11 +75,15 @@ constexpr bool holds_sender(Transfers transfers) {
   return transfers == Transfers::coupled || transfers == Transfers::blocking;
 }
 
-/// A part of a stage's gradient that is reduced by itself: `share` of the bytes, there when `ready`
-/// of the last backward's time has passed (wait-free backpropagation: Zhang et al., ATC'17).
+/// A part of the gradients of a device that is reduced by itself: `share` of the bytes, there when
+/// `ready` of the time of its stage's last backward of the update has passed (wait-free
+/// backpropagation: Zhang et al., ATC'17).
 struct GradientBucket {
+  static constexpr std::uint16_t kAllStages = 0xFFFF;
+
   double ready = 1;
   double share = 1;
+  std::uint16_t stage = kAllStages;  ///< kAllStages: there when all gradients of the device are
 };
 
 /// Holds what a compute op of one kind costs each GPU of its stage.

@@ -403,14 +403,12 @@ class Import : public ImportNotes {
   }
 
   /// Of gradients over the GPUs that share a stage's weights.
-  std::string reduction_of(std::int64_t sharers, bool interleaved) {
-    const bool overlaps = sharers > 1 && !interleaved;
-    const char* const overlap = overlaps       ? "pipeline.reduction.overlap: backward"
-                                : sharers == 1 ? "nothing, with a single replica"
-                                               : "not modelled with chunks: reduced at the end";
-    const bool given = has("overlap-grad-reduce", overlap);
-    return overlaps ? fmt::format("  reduction: {{overlap: {}}}\n", given ? "backward" : "none")
-                    : "";
+  std::string reduction_of(std::int64_t sharers) {
+    const bool given =
+        has("overlap-grad-reduce", sharers > 1 ? "pipeline.reduction.overlap: backward"
+                                               : "nothing, with a single replica");
+    return sharers > 1 ? fmt::format("  reduction: {{overlap: {}}}\n", given ? "backward" : "none")
+                       : "";
   }
 
   std::string rest() {
@@ -463,7 +461,7 @@ class Import : public ImportNotes {
     out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
-    return out + reduction_of(sharers, interleaved);
+    return out + reduction_of(sharers);
   }
 
   /// Returns whether replicas share the optimizer's state, in `stage` 1 to 3 of ZeRO or of what is

@@ -116,23 +116,15 @@ void note_single_microbatch(const Specification& spec, const ScheduleShape& shap
 }
 
 /// What replicas cannot do where a device has several stages.
-void check_replicas(const Specification& spec, const Parallelism& job,
-                    const ReductionRequest& reduction) {
+void check_replicas(const Specification& spec, const Parallelism& job) {
   const Schedule& schedule = *spec.schedule;
   const bool divided = job.mesh.divided;
   if (job.shape.chunks == 1 && schedule.layout != Layout::mirrored) return;
-  if (!job.shape.replicas.alike() || divided) {
-    spec.diagnostics.add_error(divided ? spec.pipeline.replication.at : spec.pipeline.width.at,
-                               fmt::format("'{}' has several stages on a device: its replicas take "
-                                           "turns, and width must be one number",
-                                           schedule.name));
-  }
-  if (reduction.overlap == Overlap::backward) {
-    spec.reduction.overlap.refuse(
-        fmt::format("'{}' has several stages on a device, which reduces them at once after its "
-                    "last backward; use overlap: none",
-                    schedule.name));
-  }
+  if (job.shape.replicas.alike() && !divided) return;
+  spec.diagnostics.add_error(divided ? spec.pipeline.replication.at : spec.pipeline.width.at,
+                             fmt::format("'{}' has several stages on a device: its replicas take "
+                                         "turns, and width must be one number",
+                                         schedule.name));
 }
 
 void check_step_sync(const Specification& spec, StepSync sync) {
@@ -144,8 +136,7 @@ void check_step_sync(const Specification& spec, StepSync sync) {
 }
 
 /// Does the schedule take all this?
-void check_schedule(const Specification& spec, const Parallelism& job,
-                    const ReductionRequest& reduction) {
+void check_schedule(const Specification& spec, const Parallelism& job) {
   const PipelineKeys& keys = spec.pipeline;
   const Schedule& schedule = *spec.schedule;
   const ScheduleShape& shape = job.shape;
@@ -174,7 +165,7 @@ void check_schedule(const Specification& spec, const Parallelism& job,
                     "use overlapped or blocking",
                     schedule.name));
   }
-  if (refused.empty()) check_replicas(spec, job, reduction);
+  if (refused.empty()) check_replicas(spec, job);
   check_step_sync(spec, job.lowering.step_sync);
 }
 
@@ -267,7 +258,7 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
   out.shape.microbatches_per_update = microbatches_of(spec, out);
   note_single_microbatch(spec, out.shape);
   out.recompute = recompute_of(spec, out.shape, known);
-  if (out.schedule != nullptr) check_schedule(spec, out, reduction);
+  if (out.schedule != nullptr) check_schedule(spec, out);
   if (!spec.batches.there && out.schedule != nullptr && !out.schedule->flushes())
     out.shape.batches = steady_batches(
         out.shape.depth,

@@ -95,7 +95,7 @@ std::vector<GradientBucket> with_weights_last(const ParameterBytes& bytes,
                                               std::vector<GradientBucket> buckets) {
   const double weights = bytes.weights / (bytes.reduced + bytes.weights);
   for (GradientBucket& bucket : buckets) bucket.share *= 1 - weights;
-  buckets.push_back({1, weights});
+  buckets.push_back({1, weights});  // when all of the device's gradients are there
   return buckets;
 }
 

@@ -262,12 +262,10 @@ void check_magnitudes(const Part& model, const Parallelism& job, const Cluster& 
 }
 
 /// The stack overlaps the reduction with the backward where the pipeline does not say it.
-ReductionRequest with_overlap_of_stack(ReductionRequest request, const Specification& spec,
-                                       const ScheduleShape& shape) {
+ReductionRequest with_overlap_of_stack(ReductionRequest request, const Specification& spec) {
   const Schedule* schedule = spec.schedule;
   if (spec.stack.overlaps_reduction && !spec.reduction.overlap.there && schedule != nullptr &&
-      schedule->flushes() && !schedule->asynchronous && schedule->layout != Layout::mirrored &&
-      shape.chunks == 1)
+      schedule->flushes() && !schedule->asynchronous)
     request.overlap = Overlap::backward;
   return request;
 }
@@ -276,21 +274,37 @@ bool reduces(const Parallelism& job) {
   return job.mesh.sharers() > 1 || job.schedule->layout == Layout::mirrored;
 }
 
-/// Does a device have one stage? Of several it reduces all gradients at once.
-bool one_stage_each(const Parallelism& job) {
-  return job.shape.chunks == 1 && job.schedule->layout != Layout::mirrored;
+/// The parts of a position's reduction: those of each of its stages, of which each has a share of
+/// the bytes.
+std::vector<GradientBucket> position_buckets(const ReductionRequest& request,
+                                             const std::vector<std::uint32_t>& here,
+                                             const CostedStages& stages) {
+  double all_bytes = 0;
+  for (const std::uint32_t s : here)
+    all_bytes += static_cast<double>(stages.costs[s].reduced_bytes);
+  std::vector<GradientBucket> parts;
+  for (const std::uint32_t s : here) {
+    static const std::vector<LayerGradient> kUnknown;
+    const auto bytes = static_cast<double>(stages.costs[s].reduced_bytes);
+    const double share = all_bytes > 0 ? bytes / all_bytes : 1 / static_cast<double>(here.size());
+    for (GradientBucket bucket :
+         buckets_of(request, s < stages.gradients.size() ? stages.gradients[s] : kUnknown, bytes)) {
+      bucket.share *= share;
+      bucket.stage = static_cast<std::uint16_t>(s);
+      parts.push_back(bucket);
+    }
+  }
+  return parts;
 }
 
 ReductionOptions reduction_options(const ReductionRequest& request, const Parallelism& job,
                                    const CostedStages& stages, const TransformerSpec* model) {
   ReductionOptions options = request.options;
-  if (!reduces(job) || !one_stage_each(job)) return options;
+  if (!reduces(job)) return options;
   const bool gathers = request.overlap == Overlap::backward && job.distributed_optimizer;
-  for (std::size_t s = 0; s < stages.costs.size(); ++s) {
-    static const std::vector<LayerGradient> kUnknown;
-    std::vector<GradientBucket> buckets =
-        buckets_of(request, s < stages.gradients.size() ? stages.gradients[s] : kUnknown,
-                   static_cast<double>(stages.costs[s].reduced_bytes));
+  const Placement placement = job.placement();
+  for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
+    std::vector<GradientBucket> buckets = position_buckets(request, placement.stages_at(p), stages);
     if (gathers) buckets = with_weights_last(model->bytes, std::move(buckets));
     options.buckets.push_back(std::move(buckets));
   }
@@ -302,7 +316,7 @@ std::vector<StageCosts> with_reductions(std::vector<StageCosts> costs, const Par
                                         const Cluster& cluster, const ReductionOptions& options) {
   if (!reduces(job)) return costs;
   costs = with_reduction_times(std::move(costs), job, cluster, options);
-  if (!one_stage_each(job) || !job.lowering.detached_reductions) return costs;
+  if (!job.lowering.detached_reductions) return costs;
   // The next batch's gradients come while the last one's are on their way.
   for (std::size_t s = 0; s < costs.size(); ++s)
     if (job.mesh.sharers(s) > 1) costs[s].gradient_bytes *= 2;
@@ -329,27 +343,6 @@ void note_idle_gpus(const Specification& spec, const Scenario& scenario) {
                         there % (used / scenario.mesh.width.at(0)) == 0 ? "all" : "most")
           : "";
   spec.diagnostics.note(fmt::format("uses {} of the cluster's {} GPUs{}", used, there, width));
-}
-
-/// The stack would hide the reduction behind the backward, which is not modelled of devices with
-/// several stages.
-void note_unhidden_reduction(const Specification& spec, const Scenario& scenario) {
-  const bool asked = spec.reduction.overlap.value_or(Overlap::none) == Overlap::backward;
-  const bool usual = spec.stack.overlaps_reduction && !spec.reduction.overlap.there;
-  if ((!asked && !usual) || one_stage_each(scenario) || !reduces(scenario)) return;
-  constexpr double kMatters = 0.005;  // of what a device computes for an update
-  double work_s = 0, reduce_s = 0;
-  for (const StageCosts& c : scenario.costs) {
-    work_s +=
-        scenario.shape.per_batch(0) * (c[OpKind::forward].seconds + c[OpKind::backward].seconds);
-    reduce_s += c.reduce_grad_s;
-  }
-  if (reduce_s <= kMatters * work_s) return;
-  spec.diagnostics.note(fmt::format(
-      "the gradient reduction is not hidden behind the backward here, as a device has several "
-      "stages: {} after it, {:.1f} % of what the devices compute, that {} hides",
-      format_time(reduce_s / scenario.shape.depth), 100 * reduce_s / work_s,
-      asked ? "the real job" : "'" + spec.stack.name + "'"));
 }
 
 /// What an order takes for granted that nobody said.
@@ -440,7 +433,7 @@ Scenario resolve(const Specification& spec) {
   const PerStage<int> width = widths_of(spec);
   const ReductionRequest asked = reduction_of(spec, std::ranges::max(width.values()));
   Parallelism job = parallelism_of(spec, width, asked);
-  const ReductionRequest request = with_overlap_of_stack(asked, spec, job.shape);
+  const ReductionRequest request = with_overlap_of_stack(asked, spec);
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
   auto [optimizer, training] = training_of(spec, job.shape.batches);
@@ -485,7 +478,6 @@ Scenario resolve(const Specification& spec) {
   out.file_notes = file_notes_of(spec, out);
   note_costs(spec, out);
   note_idle_gpus(spec, out);
-  note_unhidden_reduction(spec, out);
   note_assumptions(spec, out);
   spec.diagnostics.throw_if_any();
   out.notes = spec.diagnostics.notes();

@@ -13,10 +13,11 @@ namespace penstock {
 class BucketTimes {
  public:
   struct Bucket {
-    double ready;    ///< share of the last backward's time
+    double ready;    ///< share of the time of its stage's last backward
     double share;    ///< of all bytes
     double bytes;    ///< to reduce
     double seconds;  ///< alone
+    std::uint16_t stage;
   };
   explicit BucketTimes(const SimulationInput& input) {
     for (std::uint32_t replica_group = 0; replica_group < input.traffic.reductions().size();
@@ -33,7 +34,7 @@ class BucketTimes {
         const double bytes = b.share * all_bytes;
         const double seconds =
             reduction.phases.empty() ? b.share * all_s : reduction.alone_s(bytes);
-        buckets.push_back({b.ready, b.share, bytes, seconds});
+        buckets.push_back({b.ready, b.share, bytes, seconds, b.stage});
       }
       most_ = std::max(most_, buckets.size());
     }
@@ -52,6 +53,7 @@ class BucketTimes {
 
 struct PartAlone {
   double ready, share, seconds;
+  std::uint16_t stage;
 };
 /// Returns the parts of the reduction that each position takes part in, alone; none where no device
 /// has others with the same stages.
@@ -65,7 +67,7 @@ inline std::vector<std::vector<PartAlone>> parts_by_position(const SimulationInp
     // Asynchronous ones are replica groups by themselves: all of them alike.
     const std::uint32_t group = std::min(p, placement.mirror_of(p));
     for (const BucketTimes::Bucket& b : times.buckets_of(group))
-      here.push_back({b.ready, b.share, b.seconds});
+      here.push_back({b.ready, b.share, b.seconds, b.stage});
   }
   return parts;
 }

@@ -41,7 +41,7 @@ class Simulation {
         barriers_(input.program),
         norms_(input.program),
         buckets_(input),
-        met_(barriers_.groups() * buckets_.most(), 0),
+        met_(barriers_.groups() * meetings(), 0),
         reduced_at_(barriers_.groups(), -1),
         devices_(static_cast<std::size_t>(ops_.devices())),
         lockstep_(input, options.shortcuts),
@@ -281,7 +281,7 @@ class Simulation {
     latest_ = std::max(latest_, end);
     ++counts_.timers;
     end_op_at(end, g);
-    announce_buckets(d, g + ops_.together(g) - 1, timeline_.op(g));
+    announce_buckets(d, g, timeline_.op(g));
   }
 
   // An op whose ranks' collectives cross links that others use is played by its recipe, segment by
@@ -328,7 +328,7 @@ class Simulation {
     const int times = dev.recipe.times;
     const double computed_s = duration_.end_of_part(now, ops_[g], d, g, 1.0 / times) - now;
     const double alone_s = computed_s + duration_.exchange_s(ops_[g], d, g) / times;
-    announce_buckets(d, g + ops_.together(g) - 1, {now, now + alone_s}, dev.time, times);
+    announce_buckets(d, g, {now, now + alone_s}, dev.time, times);
   }
 
   /// Those that wait for nothing any more: the one before on their lane has ended, and `after`.
@@ -416,7 +416,7 @@ class Simulation {
 
   bool may_coast(int d, std::uint32_t g) const {
     const Device& dev = devices_[static_cast<std::size_t>(d)];
-    return dev.coasts_on && reduces_next(d, g + ops_.together(g) - 1) == kNoOp &&
+    return dev.coasts_on && reduced_by(g + ops_.together(g) - 1) == kNoOp &&
            std::ranges::none_of(*dev.coasts_on, [&](int l) {
              return carrier_.occupied(l) || coasters_.on(l) != Coasters::kNobody;
            });
@@ -506,7 +506,7 @@ class Simulation {
     if (!barriers_.holds(op, d)) return true;
     const std::uint32_t group = barriers_.group(op, d);
     if (!barriers_.comes(op)) return reduced_at_[group] >= 0;
-    std::uint32_t& met = met_[group * buckets_.most()];
+    std::uint32_t& met = met_[group * meetings()];
     if (device(d).met_at != g) {
       device(d).met_at = g;
       if (++met == members(op, d)) {
@@ -527,6 +527,9 @@ class Simulation {
     done_ += end - g;
     for (std::uint32_t i = g; i < end; ++i)
       if (ops_[i].has(Op::sends) && program_.transfers == Transfers::blocking) ++dev.held;
+    for_each_early_bucket(d, g, [&](std::uint32_t reduce, std::uint32_t bucket, double ready) {
+      if (ready >= 1) bucket_ready(reduce, bucket, now);
+    });
     for (std::uint32_t i = g; i < end; ++i)
       if (ops_[i].has(Op::sends)) send(i, now);
     if (program_.transfers == Transfers::coupled && is_compute(ops_[g].kind))
@@ -563,26 +566,35 @@ class Simulation {
   std::uint32_t replica_group_of(int d) const { return barriers_.replica_group_of(d); }
   Reducing& reducing(std::uint32_t replica_group) { return reducing_[replica_group]; }
 
-  /// The REDUCE_GRAD that this op of a device makes the last gradient for, or kNoOp.
-  std::uint32_t reduces_next(int d, std::uint32_t g) const {
-    if (!is_backward(ops_[g].kind) && ops_[g].kind != OpKind::backward_weight) return kNoOp;
-    std::uint32_t reduce = g + 1;  // the step of the update before may stand in between
-    while (reduce < ops_.end(d) && ops_[reduce].kind == OpKind::step) ++reduce;
-    const bool found = reduce < ops_.end(d) && ops_[reduce].kind == OpKind::reduce_grad;
-    return found ? reduce : kNoOp;
+  /// Of each meeting: one for each part, and one of the devices that have all of their gradients.
+  std::size_t meetings() const { return buckets_.most() + 1; }
+  /// The REDUCE_GRAD before which this op completes its stage's gradient, or kNoOp.
+  std::uint32_t reduced_by(std::uint32_t g) const { return traffic_.gradient_ends().reduced_by(g); }
+  /// Calls `visit(op, its REDUCE_GRAD, part, is it there when the op ends?)` for the parts of a
+  /// reduction that op g, or the one that runs together with it, completes before the device has
+  /// come to the reduction.
+  template <class Visit>
+  void for_each_early_bucket(int d, std::uint32_t g, const Visit& visit) const {
+    for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
+      if (ops_[i].kind == OpKind::forward) continue;
+      const std::uint32_t reduce = reduced_by(i);
+      if (reduce == kNoOp) continue;
+      const auto& buckets = buckets_.buckets_of(replica_group_of(d));
+      const bool last = ops_.previous_compute(d, reduce) == i;
+      for (std::uint32_t k = 0; k < buckets.size(); ++k)
+        if (buckets[k].stage == ops_[i].stage && (buckets[k].ready < 1 || !last))
+          visit(reduce, k, buckets[k].ready);
+    }
   }
 
-  /// Part `i` of `n` of the last backward of an update has started, which takes so long with its
-  /// links for itself: when will the early parts of its gradient be there?
+  /// Part `i` of `n` of an op has started, which takes so long with its links for itself: when will
+  /// the early parts of the gradient that it completes be there?
   void announce_buckets(int d, std::uint32_t g, const Span& span, int i = 0, int n = 1) {
-    const std::uint32_t reduce = reduces_next(d, g);
-    if (reduce == kNoOp) return;
-    const auto& buckets = buckets_.buckets_of(replica_group_of(d));
-    for (std::uint32_t k = 0; k < buckets.size(); ++k) {
-      const double within = buckets[k].ready * n - i;  // of this part
-      if (buckets[k].ready >= 1 || within < 0 || within >= 1) continue;
-      end_segment_at(span.start_s + within * span.length_s(), reduce, k);
-    }
+    for_each_early_bucket(d, g, [&](std::uint32_t reduce, std::uint32_t bucket, double ready) {
+      const double within = ready * n - i;  // of this part
+      if (ready < 1 && within >= 0 && within < 1)
+        end_segment_at(span.start_s + within * span.length_s(), reduce, bucket);
+    });
   }
 
   /// The device has come to a REDUCE_GRAD: all of its gradient is there.
@@ -598,27 +610,25 @@ class Simulation {
       dev.busy = true;
       end_op_at(now, g);
     }
+    const std::uint32_t group = barriers_.group(ops_[g], d);
+    if (++met_[group * meetings() + buckets_.most()] == members(ops_[g], d)) start_waiting(d, now);
     const auto& buckets = buckets_.buckets_of(replica_group_of(d));
-    for (std::uint32_t k = 0; k < buckets.size(); ++k)
-      if (buckets[k].ready >= 1) bucket_ready(g, k, now);
+    const std::uint32_t backward = ops_.previous_compute(d, g);
+    for (std::uint32_t k = 0; k < buckets.size(); ++k) {
+      const std::uint32_t last = traffic_.gradient_ends().last_of(g, buckets[k].stage);
+      if (last == kNoOp || (last == backward && buckets[k].ready >= 1)) bucket_ready(g, k, now);
+    }
   }
 
   void bucket_ready(std::uint32_t g, std::uint32_t bucket, double now) {
     const int d = table_.device_of(ops_[g]);
-    const std::uint32_t group = barriers_.group(ops_[g], d);
-    ++met_[group * buckets_.most() + bucket];
-    if (bucket + 1 == buckets_.buckets_of(replica_group_of(d)).size())
-      start_of_waiting(d, group, now);
+    ++met_[barriers_.group(ops_[g], d) * meetings() + bucket];
     start_bucket(replica_group_of(d), now);
   }
 
-  /// An attached reduction counts from when the last member has come.
-  void start_of_waiting(int d, std::uint32_t group, double now) {
-    const Op& op = ops_[device(d).reduce];
-    if (met_[group * buckets_.most() + buckets_.buckets_of(replica_group_of(d)).size() - 1] <
-        members(op, d))
-      return;
-    barriers_.for_each_member(op, d, [&](int member) {
+  /// The last member has come: an attached reduction counts from now on.
+  void start_waiting(int d, double now) {
+    barriers_.for_each_member(ops_[device(d).reduce], d, [&](int member) {
       if (device(member).waits_for_reduction) timeline_.op(device(member).reduce) = {now, now};
     });
   }
@@ -627,7 +637,7 @@ class Simulation {
   void start_bucket(std::uint32_t replica_group, double now) {
     Reducing& r = reducing(replica_group);
     if (r.busy || r.group == r.end) return;
-    if (met_[r.group * buckets_.most() + r.bucket] <
+    if (met_[r.group * meetings() + r.bucket] <
         barriers_.replica_group_size(replica_group) / lockstep_.replicas())
       return;
     r.busy = true;
@@ -698,7 +708,7 @@ class Simulation {
   Barriers barriers_;
   NormChain norms_;
   BucketTimes buckets_;
-  std::vector<std::uint32_t> met_;  // [meeting][bucket]: members that have come so far
+  std::vector<std::uint32_t> met_;  // [meeting][part or all]: members that have come so far
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;
   std::vector<Reducing> reducing_;  // per replica group

@@ -5,7 +5,7 @@
 //   arrival     = departure + bytes/bandwidth + latency
 //   departure   = max(end of the producer, the channel's previous departure + its bytes/bandwidth)
 // A partial norm (post-validation) leaves when its STEP starts, and arrives a latency later.
-// A reduction's part k starts when the last member has that part of its gradient and part k-1 has
+// A reduction's part k starts when the last member has that part of its gradients and part k-1 has
 // ended; on links of its own it takes the time of its phases.
 #include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
@@ -33,7 +33,8 @@ class ExactClock {
         reduces_(static_cast<std::size_t>(ops_.devices()), kNoOp),
         barriers_(input.program),
         ended_(barriers_.groups(), 0.0),
-        ready_(barriers_.groups() * bucket_times_.most(), 0.0) {
+        ready_(barriers_.groups() * bucket_times_.most(), 0.0),
+        all_ready_(barriers_.groups(), 0.0) {
     for (std::uint32_t s = 0; s < input.costs.size(); ++s) {
       const auto bytes = [&](OpKind kind) {
         const bool none = kind == OpKind::backward && s == 0;
@@ -113,9 +114,11 @@ class ExactClock {
     const std::uint32_t backward = ops_.previous_compute(device, g);
     for (std::size_t k = 0; k < buckets.size(); ++k) {
       const double part = buckets[k].ready;
-      const Span& span = timeline_.op(backward);
-      at[k] = std::max(at[k], part < 1 ? span.start_s + part * span.length_s() : ready);
+      const std::uint32_t last = traffic_.gradient_ends().last_of(g, buckets[k].stage);
+      const bool early = last != kNoOp && (part < 1 || last < backward);
+      at[k] = std::max(at[k], early ? part_of(timeline_.op(last), part) : ready);
     }
+    all_ready_[group] = std::max(all_ready_[group], ready);
   }
 
   /// Op g waited for a meeting: an attached REDUCE_GRAD or a STEP for the reduction, or a STEP for
@@ -141,7 +144,7 @@ class ExactClock {
     if (ops_[g].kind == OpKind::step) {
       free_at = std::max(free_at, end);
     } else {
-      free_at = std::max(free_at, at[buckets.size() - 1]);
+      free_at = std::max(free_at, all_ready_[group]);
       reduced_at_ = end;
     }
   }
@@ -151,6 +154,10 @@ class ExactClock {
   struct Lane {
     double bytes_per_s, latency_s, free_at;
   };
+
+  static double part_of(const Span& span, double part) {
+    return part < 1 ? span.start_s + part * span.length_s() : span.end_s;
+  }
 
   void hand_norm(std::uint32_t from, std::uint32_t to) {
     const double depart = timeline_.op(from).start_s;
@@ -168,10 +175,11 @@ class ExactClock {
   std::vector<double> free_at_;                         // per device
   std::vector<std::uint32_t> reduces_;                  // per device: its last REDUCE_GRAD
   Barriers barriers_;
-  std::vector<double> ended_;  // per meeting: end of the reduction
-  std::vector<double> ready_;  // per meeting and bucket: when the last member had come that far
-  double reduced_at_ = 0;      // of the REDUCE_GRAD that runs next
-  std::vector<Lane> lanes_;    // per message of the traffic
+  std::vector<double> ended_;      // per meeting: end of the reduction
+  std::vector<double> ready_;      // per meeting and bucket: when the last member had come that far
+  std::vector<double> all_ready_;  // per meeting: when the last member had all of its gradients
+  double reduced_at_ = 0;          // of the REDUCE_GRAD that runs next
+  std::vector<Lane> lanes_;        // per message of the traffic
   double latest_ = 0;
 };
 

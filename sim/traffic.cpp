@@ -106,6 +106,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
   Network network(cluster);
   add_messages(program, mesh, network);
   add_reductions(program, cluster, mesh, reductions, network);
+  order_buckets(program);
   for (const AxisCollective& collective : collectives)
     add_collectives(collective, cluster, mesh, network);
   if (program.step_sync == StepSync::post_validation) add_norms(program);
@@ -177,6 +178,28 @@ void Traffic::add_reduction(std::uint32_t position, int replica,
     for (const CollectiveFlow& flow : phase.flows) reduction.sent_per_byte += flow.share;
   }
   if (!options.priced) reduction.phases = priced(phases, network);
+}
+
+/// The parts of several stages follow one another as the first device of a replica group completes
+/// their gradients.
+void Traffic::order_buckets(const Program& program) {
+  const auto several = [](const auto& buckets) { return buckets.size() > 1; };
+  if (program.asynchronous || std::ranges::none_of(buckets_, several)) return;
+  gradient_ends_ = GradientEnds(program);
+  const OpLists& ops = program.ops;
+  for (std::uint32_t p = 0; p < buckets_.size(); ++p) {
+    const std::vector<std::uint32_t>& stages = program.placement.stages_at(p);
+    if (stages.size() == 1)
+      for (GradientBucket& bucket : buckets_[p])
+        bucket.stage = static_cast<std::uint16_t>(stages[0]);
+    const int d = program.placement.device_at(0, p);
+    std::uint32_t reduce = ops.begin(d);
+    while (reduce < ops.end(d) && ops[reduce].kind != OpKind::reduce_grad) ++reduce;
+    const std::vector<std::uint16_t> order = gradient_ends_.stages_in_order(reduce);
+    std::ranges::stable_sort(buckets_[p], {}, [&](const GradientBucket& bucket) {
+      return std::pair(std::ranges::find(order, bucket.stage), bucket.ready);
+    });
+  }
 }
 
 void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, const Mesh& mesh,

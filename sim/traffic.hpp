@@ -11,6 +11,7 @@
 #include "models/cluster.hpp"
 #include "models/collectives.hpp"
 #include "models/sharing.hpp"
+#include "program/gradient_ends.hpp"
 #include "program/mesh.hpp"
 #include "program/program.hpp"
 
@@ -57,10 +58,14 @@ class Traffic {
   std::uint32_t reduction_of(std::uint32_t replica_group) const {
     return messages_ + replica_group;
   }
-  /// The parts of a replica group's reduction, at least one; their shares add up to 1.
+  /// The parts of a replica group's reduction, at least one, in the order in which its first device
+  /// has them; their shares add up to 1.
   const std::vector<GradientBucket>& buckets(std::uint32_t replica_group) const {
     return buckets_[replica_group];
   }
+  /// Which ops complete gradients of which some are reduced before the last backward has ended;
+  /// empty where none are.
+  const GradientEnds& gradient_ends() const { return gradient_ends_; }
   /// Along an inner axis: one exchanges nothing.
   int ranks(Axis axis) const { return ranks_[static_cast<std::size_t>(axis)]; }
   /// Which there are inside of ops: along axes with more than one rank.
@@ -94,6 +99,7 @@ class Traffic {
   void add_reduction(std::uint32_t position, int replica,
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
+  void order_buckets(const Program& program);
   void add_collectives(const AxisCollective& collective, const Cluster& cluster, const Mesh& mesh,
                        Network& network);
   void add_norms(const Program& program);
@@ -123,6 +129,7 @@ class Traffic {
   std::vector<AxisCollective> collectives_;
   ByInnerAxis<ByCollective<std::uint32_t>> first_collective_{};
   std::vector<std::vector<GradientBucket>> buckets_;  // per replica group
+  GradientEnds gradient_ends_;
   std::vector<NetworkLink> links_;
   std::vector<std::uint32_t> norms_;  // per device; empty: no post-validation
   std::vector<std::uint32_t> index_;  // [forward or backward][stage][route] -> message

@@ -33,6 +33,20 @@ struct RigSpec {
   }
 };
 
+/// The gradients of each stage are reduced in three parts, two of them beside its last backward.
+inline void divide_reduction(RigSpec& spec) {
+  const Placement placement = placement_of(*find_schedule(spec.schedule), spec.replicated());
+  spec.reduction.buckets.clear();
+  for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
+    auto& here = spec.reduction.buckets.emplace_back();
+    const std::vector<std::uint32_t>& stages = placement.stages_at(p);
+    for (const std::uint32_t s : stages)
+      for (const auto& [ready, share] : {std::pair{0.3, 0.5}, {0.55, 0.2}, {1.0, 0.3}})
+        here.push_back(
+            {ready, share / static_cast<double>(stages.size()), static_cast<std::uint16_t>(s)});
+  }
+}
+
 inline StageCosts unit_costs(double forward = 1, double backward = 2) {
   StageCosts c;
   c[OpKind::forward].seconds = forward;

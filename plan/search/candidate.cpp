@@ -407,9 +407,7 @@ Axes Problem::axes(bool asynchronous) const {
 
 bool Problem::may_overlap(const PlanFamily& family) const {
   const Schedule& schedule = *family.schedule;
-  const bool one_stage_each =
-      schedule.layout != Layout::mirrored && family.stages() == family.shape.depth;
-  return plain_reduction_ && one_stage_each && family.shape.sharers() > 1 && schedule.flushes() &&
+  return plain_reduction_ && family.shape.sharers() > 1 && schedule.flushes() &&
          !schedule.asynchronous && !schedule.whole_model;
 }
 

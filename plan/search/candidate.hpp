@@ -180,7 +180,7 @@ class Problem {
   /// Gradients are reduced in rings, after the last backward.
   bool plain_reduction() const { return plain_reduction_; }
   /// May a plan choose to reduce gradients beside the last backward, which costs nothing to set up?
-  /// Not where the scenario or its software says how, nor where devices have several stages.
+  /// Not where the scenario or its software says how.
   bool may_overlap(const PlanFamily& family) const;
   /// Does selective recomputation free memory? Not where flash attention keeps no probabilities.
   bool selective_frees() const;

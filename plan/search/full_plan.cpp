@@ -369,14 +369,8 @@ std::vector<std::string> FullPlan::not_searched() const {
   const auto reduces_after = [](const Offer& offer) {
     return offer.plan.choice.family.shape.sharers() > 1 && !overlaps_reduction(offer.scenario);
   };
-  const auto one_stage_each = [&](const Offer& offer) {
-    return problem.may_overlap(offer.plan.choice.family);
-  };
   if (std::ranges::any_of(offers, reduces_after))
-    out.push_back(fmt::format("gradient reduction beside the backward, {}",
-                              std::ranges::any_of(offers, one_stage_each)
-                                  ? "but for the three best plans with one stage on each device"
-                                  : "which is not modelled with several stages on a device"));
+    out.emplace_back("gradient reduction beside the backward, but for the three best plans");
   out.emplace_back("sharded gradients or weights (ZeRO-2, ZeRO-3)");
   out.emplace_back(axes.contexts.size() > 1 || problem.context()
                        ? "expert parallelism"

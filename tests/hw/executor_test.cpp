@@ -278,9 +278,9 @@ TEST(Replicas, OnAVirtualClockEveryTimeIsTheSimulators) {
       for (const std::vector<int>& widths : {std::vector<int>{2}, {3}, {2, 1, 1}, {1, 3, 2}}) {
         for (const bool parts : {false, true}) {
           RigSpec spec{name, shape_of(name, 3, 4, 3)};
-          // Devices with several stages have as many replicas each, and reduce at once.
+          // Devices with several stages have as many replicas each.
           const bool several = spec.shape.chunks > 1 || schedule.layout == Layout::mirrored;
-          if (several && (parts || widths.size() > 1)) continue;
+          if (several && widths.size() > 1) continue;
           spec.transfers = transfers;
           if (widths.size() == 1)
             spec.shape.replicas = widths[0];
@@ -289,8 +289,7 @@ TEST(Replicas, OnAVirtualClockEveryTimeIsTheSimulators) {
           if (!schedule.refuse(spec.shape).empty() || !coupled_fits(spec)) continue;
           spec.costs = ragged_costs(spec.shape.stages(), 7);
           spec.link = {.latency_s = 0.17, .bytes_per_s = 3000};
-          if (parts)
-            spec.reduction.buckets.assign(spec.shape.stages(), {{0.3, 0.5}, {0.55, 0.2}, {1, 0.3}});
+          if (parts) divide_reduction(spec);
           expect_simulated_times(spec);
           if (parts || schedule.update != UpdateRule::double_buffer) continue;
           spec.detached = true;

@@ -21,17 +21,26 @@ inline RunPlan plan_of(const RigSpec& spec) {
   plan.reduction.servers = spec.reduction.servers;
   for (const auto& parts : parts_by_position(rig.input())) {
     auto& here = plan.reduction.parts.emplace_back();
-    for (const auto& [ready, share, seconds] : parts) here.push_back({ready, share, seconds});
+    for (const auto& [ready, share, seconds, stage] : parts)
+      here.push_back({ready, share, seconds, stage});
   }
   return plan;
 }
 
-/// Gradients leave in so many equal parts beside the last backward of an update.
+/// Gradients of each stage leave in so many equal parts beside its last backward of an update,
+/// those of later stages first.
 inline void divide_reduction(RunPlan& plan, int parts) {
-  for (auto& here : plan.reduction.parts) {
+  for (std::uint32_t p = 0; p < plan.reduction.parts.size(); ++p) {
+    auto& here = plan.reduction.parts[p];
     here.clear();
-    for (int k = 1; k <= parts; ++k)
-      here.push_back({.ready = 1.0 * k / parts, .share = 1.0 / parts, .seconds = 0});
+    const std::vector<std::uint32_t>& stages =
+        plan.program.placement.stages_at(std::min(p, plan.program.placement.mirror_of(p)));
+    for (std::size_t i = stages.size(); i-- > 0;)
+      for (int k = 1; k <= parts; ++k)
+        here.push_back({.ready = 1.0 * k / parts,
+                        .share = 1.0 / (parts * static_cast<double>(stages.size())),
+                        .seconds = 0,
+                        .stage = static_cast<std::uint16_t>(stages[i])});
   }
 }
 

@@ -120,7 +120,8 @@ TEST(Replicas, OfOtherProcessesAreServedWhileAnOpBesideTheServerGoesOn) {
 
 TEST(Replicas, SendGradientsInBucketsBesideTheLastBackward) {
   for (const char* name :
-       {"1f1b", "pipedream-2bw", "pipedream", "zb-h1", "data-parallel", "timeprest"}) {
+       {"1f1b", "pipedream-2bw", "pipedream", "zb-h1", "data-parallel", "timeprest",
+        "interleaved-1f1b", "looped-bfs", "zb-v", "dualpipe", "chimera", "hanayo"}) {
     std::optional<RunPlan> plan = replicated(name, 3);
     ASSERT_TRUE(plan) << name;
     for (const int parts : {2, 7, 40}) {

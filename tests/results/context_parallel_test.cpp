@@ -163,7 +163,8 @@ TEST(ContextParallel, TakesAsLongInBothEngines) {
         "\npipeline: {stages: " + pick({"2", "4"}) +
         ", microbatches: 8, context: " + pick({"2", "4"}) + ", tensor: " + pick({"1", "2"}) +
         ", width: " + pick({"1", "1", "2"}) +
-        ", recompute: " + pick({"none", "selective", "full"}) + "}\n";
+        ", recompute: " + pick({"none", "selective", "full"}) +
+        pick({"", ", reduction: {overlap: none}"}) + "}\n";
     const Scenario s = parse_scenario(text, "test.yaml");
     Simulation prepared = prepare(s);
     const Simulation simgrid = simulate(s, EngineChoice::simgrid);

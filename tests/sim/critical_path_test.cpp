@@ -53,12 +53,9 @@ TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
     spec.transfers = random_transfers(schedule, spec.shape, random);
     if (schedule.flushes()) spec.step_sync = static_cast<StepSync>(pick(0, 2));
     spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 0;
-    for (std::uint32_t s = 0; s < spec.shape.depth; ++s) {
-      if (pick(0, 1) == 0)
-        spec.reduction.buckets.push_back({{0.25, 0.5}, {0.5, 0.25}, {1, 0.25}});
-      else
-        spec.reduction.buckets.push_back({{1, 1}});
-    }
+    divide_reduction(spec);
+    for (std::uint32_t s = 0; s < spec.shape.depth; ++s)
+      if (pick(0, 1) == 0) spec.reduction.buckets[s] = {{1, 1}};
     for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {
       StageCosts c = unit_costs(pick(1, 5), pick(1, 9));
       c.step_s = pick(0, 4);

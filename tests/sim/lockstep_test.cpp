@@ -121,8 +121,7 @@ RandomJob random_job(std::mt19937_64& random) {
   if (schedule->flushes()) job.spec.step_sync = static_cast<StepSync>(pick(0, 2));
   job.spec.reduction = {.algorithm = static_cast<ReductionAlgorithm>(pick(0, 3)),
                         .priced = pick(0, 3) == 0};
-  if (pick(0, 1) == 1)
-    job.spec.reduction.buckets.assign(job.spec.shape.depth, {{0.25, 0.25}, {0.5, 0.25}, {1, 0.5}});
+  if (pick(0, 1) == 1) divide_reduction(job.spec);
   std::vector<Axis> axes;
   if (job.tensor > 1) axes.push_back(Axis::tensor);
   if (job.context > 1) axes.push_back(Axis::context);

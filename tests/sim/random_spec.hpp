@@ -39,10 +39,7 @@ inline RigSpec random_spec(std::mt19937_64& random) {
   spec.reduction.priced = pick(0, 3) == 0 || schedule.layout == Layout::mirrored;
   spec.reduction.algorithm = kAlgorithms[pick(0, 4)];
   spec.detached = schedule.update == UpdateRule::double_buffer && pick(0, 1) == 1;
-  if (pick(0, 1) == 1) {
-    spec.reduction.buckets.assign(spec.shape.depth,
-                                  {{0.25, 0.25}, {0.5, 0.25}, {0.75, 0.25}, {1, 0.25}});
-  }
+  if (pick(0, 1) == 1) divide_reduction(spec);
   spec.transfers = random_transfers(schedule, spec.shape, random);
   if (schedule.flushes()) spec.step_sync = static_cast<StepSync>(pick(0, 2));
   for (std::uint32_t s = 0; s < stages_of(schedule, spec.shape); ++s) {

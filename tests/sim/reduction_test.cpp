@@ -28,6 +28,23 @@ std::vector<double> makespans(const Rig& rig) {
           simulate_simgrid(rig.input(), {.every_message_a_flow = true}).makespan_s};
 }
 
+/// A device with two stages has the gradient of the one before that of the other.
+TEST(Reduction, OfAStageBeginsWhenItsOwnLastBackwardHasEnded) {
+  RigSpec spec{"interleaved-1f1b", {2, 2, 1, false, 0}};
+  spec.shape.chunks = 2;
+  spec.width = 2;
+  spec.costs.assign(4, unit_costs(1, 2));
+  for (StageCosts& c : spec.costs) c.reduce_grad_s = 1, c.reduced_bytes = 1;
+  const double after_s = makespans(Rig(spec))[0];  // both, 2 s, after the last backward
+  spec.reduction.buckets = {{{1, 0.5, 0}, {1, 0.5, 2}}, {{1, 0.5, 1}, {1, 0.5, 3}}};
+  for (const double t : makespans(Rig(spec)))
+    EXPECT_DOUBLE_EQ(t, after_s - 1);  // that of stage 2 is hidden
+  // Half of each before its backward has ended, which takes 2 s.
+  spec.reduction.buckets = {{{0.5, 0.25, 0}, {1, 0.25, 0}, {0.5, 0.25, 2}, {1, 0.25, 2}},
+                            {{0.5, 0.25, 1}, {1, 0.25, 1}, {0.5, 0.25, 3}, {1, 0.25, 3}}};
+  for (const double t : makespans(Rig(spec))) EXPECT_DOUBLE_EQ(t, after_s - 1.5);
+}
+
 TEST(Reduction, ARingTakesTheTextbookTime) {
   for (const int n : {2, 3, 4, 8, 16}) {
     const double bytes = 48e6;
