@@ -27,7 +27,9 @@ std::string shared_by(const Scenario& scenario) {
   if (mesh.replica_gpus() == 1) return "";
   std::vector<std::string> how;
   if (mesh.replica_gpus() > mesh.size(kInnerAxes.front())) how.push_back(ranks_of(mesh));
-  if (scenario.sequence_parallel) how.emplace_back("sequence parallel");
+  if (scenario.sequence_parallel)
+    how.emplace_back(scenario.tensor_overlap ? "sequence parallel, exchanges beside products"
+                                             : "sequence parallel");
   return fmt::format(" of {} GPUs{}", mesh.replica_gpus(),
                      how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")));
 }

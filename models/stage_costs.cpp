@@ -62,7 +62,7 @@ class StageModel {
     const double output = job_.layer.input_bytes(job_.b, job_.tensor);
     c.output_bytes = whole(job_.gathers_messages() ? output / job_.tensor.degree : output);
     set_kept_bytes(job_, layers, first, last, c);
-    set_recipes(job_, layers, first, last, seconds_.attention_s(), c);
+    set_recipes(job_, layers, first, last, {seconds_.attention_s(), seconds_.products_s()}, c);
     return c;
   }
 

@@ -14,7 +14,11 @@
 //                 sequence parallel: an all-gather in F and W, a reduce-scatter in I
 //   messages      divided among the ranks (and no sequence parallelism): an all-gather of x in F of
 //                 every stage but the first, in I of every one but the last
-// What an op needs is all-gathered before it computes, what it makes is reduced after it.
+// What an op needs is all-gathered before it computes, what it makes is reduced after it. With
+// TensorParallel::overlap what sequence parallelism exchanges of layers goes beside (t-1)/t of
+// their products instead, which is all of it where a part's product takes longer than its transfer;
+// all-gathers and reduce-scatters each beside a share of the products as large as that of their
+// calls.
 //
 // Among c context ranks (ring attention: Liu et al., arXiv:2310.01889; Megatron's cp_comm_type p2p)
 // each has s/c tokens of every sequence, cut so that causal attention is 1/c of the work for all.

@@ -49,6 +49,10 @@ struct TensorParallel {
   /// scatter-gather, Narayanan et al., SC'21, section 4.1; DeepSpeed's partitioned activations);
   /// sequence parallelism has only parts to send.
   bool divided_messages = false;
+  /// What sequence parallelism gathers and scatters inside of ops goes in t parts beside the
+  /// products that need or make it (Wang et al., ASPLOS'23; Transformer Engine's user buffers,
+  /// torch's asynchronous tensor parallelism).
+  bool overlap = false;
 };
 
 struct TransformerSpec {

@@ -78,6 +78,8 @@ Settings usual_keys(const Scenario& s) {
     const bool replicas = s.mesh.width.alike() && s.mesh.width.at(0) > 1;
     if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
       keys.emplace_back("pipeline.sequence_parallel", true);
+    else if (s.mesh.size(Axis::tensor) > 1 && !s.tensor_overlap)
+      keys.emplace_back("pipeline.tensor_overlap", true);
     if (replicas && !s.distributed_optimizer && !s.schedule->asynchronous)
       keys.emplace_back("pipeline.distributed_optimizer", true);
   }

@@ -22,6 +22,7 @@ std::string division_text(const Division& d, const std::string& cluster) {
   if (d.tensor > 1) out += fmt::format("  tensor: {}\n", d.tensor);
   if (d.context > 1) out += fmt::format("  context: {}\n", d.context);
   if (d.tensor > 1 && d.sequence_parallel) out += "  sequence_parallel: true\n";
+  if (d.tensor > 1 && d.tensor_overlap) out += "  tensor_overlap: true\n";
   if (d.width > 1 && d.distributed_optimizer) out += "  distributed_optimizer: true\n";
   out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
                      d.microbatch_size, d.batch, d.recompute);

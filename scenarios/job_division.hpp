@@ -16,7 +16,7 @@ constexpr std::int64_t kGpusPerNode = 8;  ///< where a job does not say it
 struct Division {
   std::int64_t stages = 1, width = 1, tensor = 1, context = 1, chunks = 1;
   std::int64_t microbatch_size = 1, batch = 1, accumulation_steps = 1;
-  bool sequence_parallel = false, distributed_optimizer = false;
+  bool sequence_parallel = false, tensor_overlap = false, distributed_optimizer = false;
   std::string schedule = "1f1b", recompute = "none", stack{};
   std::int64_t recomputed_layers = 0;  ///< of a stage, where not all are
   std::vector<std::int64_t> split{};   ///< layers per virtual stage, where it is said

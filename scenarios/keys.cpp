@@ -102,6 +102,11 @@ const std::vector<KeyRow>& table() {
        1, "context_parallel_size|cp"},
       {"pipeline", "sequence_parallel", T::boolean,
        "they divide norms, dropout and messages, too; needs tensor > 1; default false", "", "sp"},
+      {"pipeline", "tensor_overlap", T::boolean,
+       "their all-gathers and reduce-scatters inside of layers go part by part beside the products "
+       "(Megatron's tp_comm_overlap, asynchronous tensor parallelism); needs sequence_parallel; "
+       "default false",
+       "", "tp_comm_overlap|async_tensor_parallel"},
       {"pipeline", "transfers_divided", T::boolean,
        "each tensor rank sends its part of a message between stages and the receivers gather them "
        "(Megatron's scatter-gather, DeepSpeed's partitioned activations), as sequence_parallel "

@@ -191,6 +191,7 @@ constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "distributed_optimizer",
                                                 "reduction",
                                                 "sequence_parallel",
+                                                "tensor_overlap",
                                                 "accumulation_steps"};
 
 /// As Megatron's importer takes them (scenarios/megatron_import.cpp): 1F1B's messages are coupled.
@@ -257,6 +258,7 @@ std::string megatron_arguments(const Scenario& s) {
   if (s.mesh.size(Axis::context) > 1)
     flags.add_flag("context-parallel-size", s.mesh.size(Axis::context));
   if (s.sequence_parallel) flags.add_flag("sequence-parallel");
+  if (s.tensor_overlap) flags.add_flag("tp-comm-overlap");
   if (s.mesh.pipeline_first) flags.add_flag("use-tp-pp-dp-mapping");
   add_pipeline(flags, s);
   flags.add_flag("micro-batch-size", s.microbatch_size);

@@ -171,7 +171,7 @@ constexpr UnmodelledOption kUnmodelledFlags[] = {
     {"fp8-", kNo8Bits, nullptr, Leaves::nothing, "0", "fp8-format"},
     {"fp4-", "4-bit numbers are not modelled: times are those of 16 bits", nullptr, Leaves::nothing,
      "0", "fp4-format"},
-    {"tp-comm-", "hiding tensor exchanges under products is not modelled: times are pessimistic",
+    {"tp-comm-", "tensor exchanges hide under products part by part, whatever their buffers",
      nullptr, Leaves::nothing, "0", "tp-comm-overlap"},
     {"cpu-offloading", kNoOffload, kOffload, Leaves::less},
     {"cpu-optimizer", kNoOffload, kOffload, Leaves::less},

@@ -36,6 +36,7 @@ struct Parallelism {
   std::int64_t microbatch_size = 1;
   PerStage<Recomputation> recompute = Recompute::none;  ///< by virtual stage
   bool sequence_parallel = false;
+  bool tensor_overlap = false;     ///< sequence parallelism's exchanges go beside products
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   bool distributed_optimizer = false;
   bool muon = false;  ///< the optimizer whose step and state cost something is Muon

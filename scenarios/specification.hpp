@@ -98,6 +98,7 @@ struct PipelineKeys {
   Integer tensor{section, "tensor"};
   Integer context{section, "context"};
   Flag sequence_parallel{section, "sequence_parallel"};
+  Flag tensor_overlap{section, "tensor_overlap"};
   Flag transfers_divided{section, "transfers_divided"};
   Flag distributed_optimizer{section, "distributed_optimizer"};
   Integer microbatch_size{section, "microbatch_size"};

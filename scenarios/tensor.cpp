@@ -82,6 +82,13 @@ void refuse_given_costs(const Specification& spec, const Parallelism& job) {
 /// What divides among tensor ranks needs some.
 void check_alone(const Specification& spec) {
   const PipelineKeys& keys = spec.pipeline;
+  const bool alone = keys.tensor.value_or(1) == 1 && !keys.tensor.broken;
+  const bool whole = !keys.sequence_parallel.value_or(false) && !keys.sequence_parallel.broken;
+  if (keys.tensor_overlap.value_or(false) && (alone || whole)) {
+    keys.tensor_overlap.refuse(
+        "'tensor_overlap' hides what sequence parallelism exchanges: it needs sequence_parallel "
+        "and a 'tensor' of 2 or more");
+  }
   if (keys.tensor.value_or(1) > 1 || keys.tensor.broken) return;
   if (keys.sequence_parallel.value_or(false)) {
     keys.sequence_parallel.refuse(
@@ -151,7 +158,8 @@ void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mes
 StageCostOptions cost_options(const Parallelism& job) {
   return {.microbatch_size = static_cast<double>(job.microbatch_size),
           .recompute = job.recompute,
-          .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided},
+          .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
+                     job.tensor_overlap},
           .context = job.mesh.size(Axis::context),
           .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1,
           .muon = job.muon,

@@ -78,8 +78,6 @@ constexpr UnmodelledOption kTitanUnmodelled[] = {
     {"parallelism.pipeline_parallel_split_points", kNoSplit},
     {"parallelism.module_fqns_per_model_part", kNoSplit},
     {"experimental.pipeline_parallel_split_points", kNoSplit},
-    {"parallelism.enable_async_tensor_parallel", kNoTensorOverlap},
-    {"experimental.enable_async_tensor_parallel", kNoTensorOverlap},
     {"parallelism.context_parallel_rotate", "context parallelism is predicted as a ring"},
     {"experimental.context_parallel_rotate", "context parallelism is predicted as a ring"},
     {"parallelism.expert", kNoExperts},
@@ -205,7 +203,7 @@ class Titan {
   void asynchronous_tensor() {
     for (const char* key :
          {"parallelism.enable_async_tensor_parallel", "experimental.enable_async_tensor_parallel"})
-      notes_.unless_one(key, is_true(notes_.word(key, "")) && d_.tensor > 1 ? 2 : 1);
+      if (is_true(notes_.word(key, "pipeline.tensor_overlap"))) d_.tensor_overlap = true;
   }
 
   void width() {

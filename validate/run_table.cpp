@@ -46,6 +46,7 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "split",
                                          "reduction",
                                          "overlap_grad_reduce",
+                                         "tp_overlap",
                                          "stack",
                                          "source",
                                          "iteration_s",
@@ -268,6 +269,7 @@ class RowReader {
     write_column("tensor", "tp");
     write_column("context", "cp");
     if (sequence_parallel()) write("  sequence_parallel", "true");
+    if (sequence_parallel() && yes("tp_overlap")) write("  tensor_overlap", "true");
     write_column("microbatch_size", "microbatch");
     write_column("microbatches", "microbatches");
     write_column("recompute", "recompute");

@@ -38,47 +38,92 @@ struct RingAttention {
   int under = 0, passed = 0, calls = 0;
 };
 
-/// Returns the recipe of an op that computes for so many seconds. The rings go round one after
-/// the other.
-Recipe recipe_of(const StageJob& job, int layers, double compute_s, double attention_s,
-                 const std::vector<RingAttention>& rings, const Exchanges& tensor) {
-  Recipe r;
-  const auto append = [&](const Segment& segment) {
-    r.segments.push_back(segment);
-    return static_cast<std::int8_t>(r.segments.size() - 1);
-  };
-  const auto exchange = [&](Collective what, std::int8_t after) {
-    const auto& [bytes, calls] = tensor.sums[static_cast<std::size_t>(what)];
+/// What goes beside the products of so many layers' forwards.
+struct UnderProducts {
+  Exchanges exchanges{};
+  double layers = 0;
+};
+
+/// Puts together the recipe of an op that computes for so many seconds.
+class RecipeOf {
+ public:
+  RecipeOf(const StageJob& job, int layers, double compute_s, const LayerProducts& forward)
+      : job_(job), layers_(layers), compute_s_(compute_s), forward_(forward) {}
+
+  /// The rings go round one after the other.
+  Recipe recipe(const std::vector<RingAttention>& rings, const Exchanges& tensor,
+                const UnderProducts& under) {
+    const bool rings_go = job_.context > 1 && layers_ > 0 && !rings.empty();
+    recipe_.times =
+        rings_go ? layers_ : std::max(tensor.most_calls(), under.exchanges.most_calls());
+    if (recipe_.times == 0) return {};
+    before_ = append_exchange(tensor, Collective::all_gather, Segment::kNone);
+    append_under_products(under);
+    for (const RingAttention& ring : rings)
+      if (rings_go && ring.calls > 0) append_ring(ring);
+    const std::int8_t computed = append({.after = before_, .share = 1 - hiding_});
+    append_exchange(tensor, Collective::reduce_scatter, computed);
+    append_exchange(tensor, Collective::all_reduce, computed);
+    return recipe_;
+  }
+
+ private:
+  std::int8_t append(const Segment& segment) {
+    recipe_.segments.push_back(segment);
+    return static_cast<std::int8_t>(recipe_.segments.size() - 1);
+  }
+  std::int8_t append_exchange(const Exchanges& of, Collective what, std::int8_t after) {
+    const auto& [bytes, calls] = of.sums[static_cast<std::size_t>(what)];
     if (calls == 0) return Segment::kNone;
     return append(
         {.lane = Lane::exchange, .what = what, .after = after, .calls = calls, .bytes = bytes});
-  };
-  const bool rings_go = job.context > 1 && layers > 0 && !rings.empty();
-  r.times = rings_go ? layers : tensor.most_calls();
-  if (r.times == 0) return {};
-  std::int8_t before = exchange(Collective::all_gather, Segment::kNone);
-  std::int8_t window = Segment::kNone;
-  double hiding = 0;
-  for (const RingAttention& ring : rings) {
-    if (!rings_go || ring.calls == 0) continue;
-    const double attention =
-        compute_s > 0 ? std::min(1.0, ring.under * attention_s / compute_s) : 0;
-    const double share = attention * (job.context - 1) / job.context;
-    hiding += share;
-    const std::int8_t next = append({.after = before, .share = share});
-    before = append({.lane = Lane::exchange,
-                     .axis = Axis::context,
-                     .what = Collective::all_gather,
-                     .after = window,
-                     .calls = ring.calls,
-                     .bytes = std::llround(ring.passed * passed_bytes(job) * job.context)});
-    window = next;
   }
-  const std::int8_t computed = append({.after = before, .share = 1 - hiding});
-  exchange(Collective::reduce_scatter, computed);
-  exchange(Collective::all_reduce, computed);
-  return r;
-}
+  /// Returns the share of the op that so many seconds are, of what nothing hides under yet.
+  double share_of(double seconds) const {
+    return compute_s_ > 0 ? std::min(1 - hiding_, seconds / compute_s_) : 0;
+  }
+  /// Appends computing, and an exchange beside it that waits for the window before.
+  void append_window(double share, Segment exchange) {
+    hiding_ += share;
+    const std::int8_t next = append({.after = before_, .share = share});
+    exchange.after = window_;
+    before_ = append(exchange);
+    window_ = next;
+  }
+
+  /// Of t parts, t - 1 come or go while another one is multiplied.
+  void append_under_products(const UnderProducts& under) {
+    int calls = 0;
+    for (const Exchanges::Sum& sum : under.exchanges.sums) calls += sum.calls;
+    const double t = job_.tensor.degree;
+    const double share = share_of(under.layers * forward_.products_s) * (t - 1) / t;
+    for (const Collective what : kCollectives) {
+      const auto& sum = under.exchanges.sums[static_cast<std::size_t>(what)];
+      if (sum.calls == 0) continue;
+      append_window(
+          share * sum.calls / calls,
+          {.lane = Lane::exchange, .what = what, .calls = sum.calls, .bytes = sum.bytes});
+    }
+  }
+
+  void append_ring(const RingAttention& ring) {
+    const double attention = share_of(ring.under * forward_.attention_s);
+    append_window(attention * (job_.context - 1) / job_.context,
+                  {.lane = Lane::exchange,
+                   .axis = Axis::context,
+                   .what = Collective::all_gather,
+                   .calls = ring.calls,
+                   .bytes = std::llround(ring.passed * passed_bytes(job_) * job_.context)});
+  }
+
+  const StageJob& job_;
+  int layers_;
+  double compute_s_;
+  LayerProducts forward_;
+  Recipe recipe_{};
+  std::int8_t before_ = Segment::kNone, window_ = Segment::kNone;
+  double hiding_ = 0;
+};
 
 /// Adds so many exchanges of x among the tensor ranks: before and after what is computed, or both
 /// at once.
@@ -93,8 +138,8 @@ void add_passes(const StageJob& job, Exchanges& exchanges, std::int64_t x, int c
 
 }  // namespace
 
-void set_recipes(const StageJob& job, int layers, bool first, bool last, double attention_s,
-                 PassCosts& c) {
+void set_recipes(const StageJob& job, int layers, bool first, bool last,
+                 const LayerProducts& forward_s, PassCosts& c) {
   if (job.tensor.degree == 1 && job.context == 1) return;
   const std::int64_t x = std::llround(job.model.layer_input_bytes(job.b));
   const std::int64_t numbers = std::llround(4 * job.b * static_cast<double>(job.model.seq_length));
@@ -102,10 +147,17 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last, double 
   const Collective reduces = sequence ? Collective::reduce_scatter : Collective::all_reduce;
   const int passes = job.forward.sums * layers;
   Exchanges forward, input, weight;
+  UnderProducts under_forward, under_input, under_weight;
   if (job.tensor.degree > 1) {
-    add_passes(job, forward, x, passes);
-    add_passes(job, input, x, passes + job.again.sums * job.layers_again(layers));
-    if (sequence && !job.keeps_gathered()) weight.add_calls(Collective::all_gather, x, passes);
+    const bool hides = job.tensor.overlap;
+    under_forward.layers = under_weight.layers = layers;
+    under_input.layers = layers + job.layers_again(layers) * job.again.product_flops /
+                                      job.forward.product_flops;
+    add_passes(job, hides ? under_forward.exchanges : forward, x, passes);
+    add_passes(job, hides ? under_input.exchanges : input, x,
+               passes + job.again.sums * job.layers_again(layers));
+    if (sequence && !job.keeps_gathered())
+      (hides ? under_weight.exchanges : weight).add_calls(Collective::all_gather, x, passes);
     if (job.gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
     if (job.gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
     if (first) forward.add_calls(reduces, x, 1);
@@ -118,18 +170,22 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last, double 
   }
   Exchanges whole_backward = input;
   whole_backward.add_exchanges(weight);
+  UnderProducts under_backward = under_input;
+  under_backward.exchanges.add_exchanges(under_weight.exchanges);
+  under_backward.layers += under_weight.layers;
   // Attention that is computed again goes round again, before that of I.
   const int again = job.makes_attention_again() ? job.layers_again(layers) : 0;
   const RingAttention there{layers, layers, layers}, once_more{again, again, again},
       back{2 * layers, 2 * layers, layers};
-  const auto set = [&](OpKind kind, const Exchanges& exchanges,
+  const auto set = [&](OpKind kind, const Exchanges& exchanges, const UnderProducts& under,
                        const std::vector<RingAttention>& rings) {
-    c[kind].recipe = recipe_of(job, layers, c[kind].seconds, attention_s, rings, exchanges);
+    c[kind].recipe =
+        RecipeOf(job, layers, c[kind].seconds, forward_s).recipe(rings, exchanges, under);
   };
-  set(OpKind::forward, forward, {there});
-  set(OpKind::backward, whole_backward, {once_more, back});
-  set(OpKind::backward_input, input, {once_more, back});
-  set(OpKind::backward_weight, weight, {});
+  set(OpKind::forward, forward, under_forward, {there});
+  set(OpKind::backward, whole_backward, under_backward, {once_more, back});
+  set(OpKind::backward_input, input, under_input, {once_more, back});
+  set(OpKind::backward_weight, weight, under_weight, {});
 }
 
 }  // namespace penstock

@@ -7,8 +7,13 @@
 
 namespace penstock {
 
-/// Sets the recipes of a stage's ops, whose seconds are known. `attention_s`: of a layer's forward.
-void set_recipes(const StageJob& job, int layers, bool first, bool last, double attention_s,
-                 PassCosts& costs);
+/// Seconds of a layer's forward: of attention, and of the products of its matrices.
+struct LayerProducts {
+  double attention_s = 0, products_s = 0;
+};
+
+/// Sets the recipes of a stage's ops, whose seconds are known.
+void set_recipes(const StageJob& job, int layers, bool first, bool last,
+                 const LayerProducts& forward, PassCosts& costs);
 
 }  // namespace penstock

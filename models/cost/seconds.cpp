@@ -101,6 +101,11 @@ double LayerSeconds::attention_s(const LayerWork& work) const {
   return (1 - masked_share()) * work.attention_flops / (job_.tensor.degree * attention_rate());
 }
 
+double LayerSeconds::products_s() const {
+  if (job_.stack.takes_layers_apart()) return products_s(job_.forward);
+  return job_.forward.product_flops / (job_.tensor.degree * rate_);
+}
+
 double LayerSeconds::products_s(const LayerWork& work) const {
   return work.product_flops / (job_.tensor.degree * matrix_rate()) + operands_s(work.operand_bytes);
 }

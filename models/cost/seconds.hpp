@@ -28,6 +28,8 @@ class LayerSeconds {
   StageSeconds of(int layers, bool first, bool last, std::int64_t weight_bytes) const;
   /// Returns the time of a layer's attention products, forward.
   double attention_s() const { return attention_s(job_.forward); }
+  /// Returns the time of a layer's other products, forward.
+  double products_s() const;
   /// Returns how long memory takes to read or write so many bytes.
   double streaming_s(double bytes) const;
 

@@ -35,7 +35,7 @@ constexpr TreatedKeys kTreated[] = {
     {"pipeline", Treatment::kept, "optimizer_sync|reduction"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
-     "transfers_divided|split|distributed_optimizer|microbatch_size|microbatches|recompute|"
+     "tensor_overlap|transfers_divided|split|distributed_optimizer|microbatch_size|microbatches|recompute|"
      "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
     {"pipeline", Treatment::of_given_job,
      "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules"},
@@ -349,6 +349,7 @@ Problem::Problem(Value document, std::string origin, std::int64_t batch, double 
       of_pipeline(document_, "reduction") == nullptr && !base_.stack.overlaps_reduction;
   sequence_parallel_ = said(document_, "sequence_parallel");
   distributed_optimizer_ = said(document_, "distributed_optimizer");
+  tensor_overlap_ = said(document_, "tensor_overlap").value_or(false);
   transfers_divided_ = said(document_, "transfers_divided").value_or(false);
   if (const Value* degree = of_pipeline(document_, "context"))
     context_ = parse_number<int>(degree->text);
@@ -497,6 +498,7 @@ Settings Problem::settings(const Choice& choice) const {
   add(shape.tensor > 1, "tensor", shape.tensor);
   add(shape.context > 1, "context", shape.context);
   add(shape.sequence_parallel, "sequence_parallel", true);
+  add(tensor_overlap_ && shape.sequence_parallel, "tensor_overlap", true);
   add(transfers_divided_ && shape.tensor > 1, "transfers_divided", true);
   add(shape.distributed_optimizer, "distributed_optimizer", true);
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",

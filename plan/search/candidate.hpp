@@ -150,6 +150,7 @@ class Problem {
   std::int64_t most_ops() const { return most_ops_; }
   void set_most_ops(std::int64_t most) { most_ops_ = std::min(most, most_ops_); }
   /// Do candidates with tensor ranks send parts of messages?
+  bool tensor_overlap() const { return tensor_overlap_; }
   bool transfers_divided() const { return transfers_divided_; }
   /// That the search can cut between: those of a long profile are joined until few are left.
   int layers() const { return static_cast<int>(joined_.size()); }
@@ -218,7 +219,7 @@ class Problem {
   std::string why_not_as_given_;
   std::int64_t most_ops_ = 0;
   bool plain_reduction_ = true;
-  bool transfers_divided_ = false;
+  bool tensor_overlap_ = false, transfers_divided_ = false;
   std::shared_ptr<ProgramCache> programs_ = std::make_shared<ProgramCache>();
 };
 

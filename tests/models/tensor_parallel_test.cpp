@@ -185,6 +185,46 @@ TEST(TensorTraffic, GathersBeforeItComputesAndScattersAfterIt) {
   EXPECT_EQ(forward.segments[2].what, Collective::reduce_scatter);
 }
 
+/// What of an op's exchanges is exposed where a byte takes so many seconds.
+double exposed(const OpCost& op, double s_per_byte) {
+  return exposed_s(op.recipe, op.seconds,
+                   [&](const Segment& s) { return s_per_byte * static_cast<double>(s.bytes); });
+}
+
+TEST(TensorTraffic, GoesBesideSevenEighthsOfTheProductsOfEightRanks) {
+  const auto after = costs(gpt3(), {32, 32, 32}, {8, true}),
+             beside = costs(gpt3(), {32, 32, 32}, {8, true, false, true});
+  const double products = 6.0 * 12288 / (6.0 * 12288 + 2048);  // of a layer's FLOPs
+  for (const int kind : {kF, kB, kI, kW}) {
+    const OpCost &before = after[1].ops[static_cast<std::size_t>(kind)],
+                 &op = beside[1].ops[static_cast<std::size_t>(kind)];
+    EXPECT_EQ(op.seconds, before.seconds);
+    for (const Collective what : kCollectives)
+      EXPECT_EQ(op.recipe.bytes(Axis::tensor, what), before.recipe.bytes(Axis::tensor, what));
+    const auto gathers = static_cast<double>(op.recipe.bytes(Axis::tensor, Collective::all_gather)),
+               scatters =
+                   static_cast<double>(op.recipe.bytes(Axis::tensor, Collective::reduce_scatter));
+    for (const double share : {0.1, 0.5, 1.0, 3.0, 20.0}) {
+      const double s_per_byte = share * op.seconds / (gathers + scatters);
+      // W has no attention, I twice F's: half of a backward's products are in each.
+      const double flops = kind == kI   ? products / (products + 2 * (1 - products))
+                           : kind == kW ? 1
+                                        : products;
+      const double window = 7.0 / 8 * flops * op.seconds;
+      const auto sticks_out = [&](double bytes) {
+        return std::max(0.0, s_per_byte * bytes - window * bytes / (gathers + scatters));
+      };
+      EXPECT_NEAR(exposed(op, s_per_byte), sticks_out(gathers) + sticks_out(scatters),
+                  1e-3 * op.seconds)
+          << kind << " " << share;
+      EXPECT_NEAR(exposed(before, s_per_byte), share * op.seconds, 1e-9 * op.seconds);
+    }
+  }
+  // What embedding and LM head exchange stays exposed.
+  EXPECT_GT(exposed(beside[0].ops[kF], 1e-15), 0);
+  EXPECT_GT(exposed(beside[2].ops[kF], 1e-15), 0);
+}
+
 TEST(TensorTraffic, MessagesThatAreDividedAreGathered) {
   const auto c = costs(gpt3(), {32, 32, 32}, {8, false, true});
   const auto gathered = [](const Recipe& recipe) {
