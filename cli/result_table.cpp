@@ -231,7 +231,7 @@ std::string communication_line(const Simulation& s, const Result& r) {
   };
   add("pipeline", r.communication.pipeline);
   add("data", r.communication.data);
-  for (const Axis axis : kInnerAxes)
+  for (const Axis axis : r.communication.axes())
     add(traits(axis).name, r.communication.inner[static_cast<std::size_t>(axis)]);
   return text.empty() ? "" : fmt::format("{}{}\n", head, text);
 }

@@ -201,7 +201,8 @@ std::string time_section(const Simulation& s, const Result& r, const std::vector
                       r.makespan_s,
                       {},
                       {{"compute", "computing", {}}, {"recompute", "recomputation", {}}}};
-  for (const Axis axis : kInnerAxes)
+  const std::vector<Axis> axes = r.communication.axes();
+  for (const Axis axis : axes)
     section.parts.push_back(
         {std::string(traits(axis).name), fmt::format("{} exchanges", traits(axis).name), {}});
   for (std::size_t c = 0; c < kCauses; ++c)
@@ -210,7 +211,7 @@ std::string time_section(const Simulation& s, const Result& r, const std::vector
   for (const AlikeRow& row : rows) {
     const auto d = static_cast<std::size_t>(row.devices[0]);
     const DeviceMetrics& time = r.devices[d].time;
-    const ByInnerAxis<double>& exchanges = r.communication.exposed_of_device[d];
+    const ByExchangeAxis<double>& exchanges = r.communication.exposed_of_device[d];
     double computing_s = time.busy_s;
     for (const double seconds : exchanges) computing_s -= seconds;
     const double again_s = computing_s * recomputed_share(s, row.devices[0]);
@@ -218,7 +219,8 @@ std::string time_section(const Simulation& s, const Result& r, const std::vector
     auto part = section.parts.begin();
     (part++)->seconds.push_back(computing_s - again_s);
     (part++)->seconds.push_back(again_s);
-    for (const double seconds : exchanges) (part++)->seconds.push_back(seconds);
+    for (const Axis axis : axes)
+      (part++)->seconds.push_back(exchanges[static_cast<std::size_t>(axis)]);
     for (const double seconds : time.idle_s) (part++)->seconds.push_back(seconds);
   }
   return section_text(section);

@@ -11,13 +11,13 @@ namespace penstock {
 std::int64_t Recipe::bytes(Axis axis, Collective what) const {
   std::int64_t sum = 0;
   for (const Segment& s : segments)
-    if (s.lane == Lane::exchange && s.axis == axis && s.what == what) sum += s.bytes;
+    if (s.exchanges() && s.axis == axis && s.what == what) sum += s.bytes;
   return sum;
 }
 
 bool Recipe::exchanges(Axis axis) const {
-  return std::ranges::any_of(
-      segments, [&](const Segment& s) { return s.lane == Lane::exchange && s.axis == axis; });
+  return std::ranges::any_of(segments,
+                             [&](const Segment& s) { return s.exchanges() && s.axis == axis; });
 }
 
 bool Recipe::serial() const {
@@ -41,7 +41,7 @@ bool Recipe::in_turns() const {
 }
 
 Recipe joined(const Recipe& a, double share, const Recipe& b) {
-  static_assert(kLanes == 2, "a segment waits for the last one of the other lane");
+  static_assert(kLanes == 3, "computing and exchanges wait for one another, copies for neither");
   if (a.in_turns() && b.in_turns())
     return all_reduces(a.bytes(Axis::tensor, Collective::all_reduce) +
                            b.bytes(Axis::tensor, Collective::all_reduce),
@@ -56,7 +56,7 @@ Recipe joined(const Recipe& a, double share, const Recipe& b) {
       s.share *= of_all;
       if (s.after != Segment::kNone)
         s.after = static_cast<std::int8_t>(s.after + first);
-      else if (last[lane] == before[lane])
+      else if (s.lane != Lane::host && last[lane] == before[lane])
         s.after = before[1 - lane];  // those before it on its own lane it waits for anyway
       last[lane] = static_cast<std::int8_t>(both.segments.size());
       both.segments.push_back(s);
@@ -77,7 +77,7 @@ double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exc
   if (recipe.serial()) {
     double seconds = 0;
     for (const Segment& s : recipe.segments)
-      if (s.lane == Lane::exchange) seconds += length_s(s);
+      if (s.exchanges()) seconds += length_s(s);
     return seconds;
   }
   // The longest path, of all times at once: they are alike.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Recipe: what an op of a stage consists of, as segments on lanes of its device.
 //
-// A lane is an in-order queue: one computes, on another the ranks of the device exchange. `after`
-// crosses lanes. The list is gone through `times` times, each time with an equal part of every
-// segment's work. A segment computes a share of the op's seconds, or is a collective of the ranks
-// along an axis, in so many calls.
+// A lane is an in-order queue: one computes, on another the ranks of the device exchange, on a
+// third its GPUs copy to and from the memory of their host. `after` crosses lanes. The list is gone
+// through `times` times, each time with an equal part of every segment's work. A segment computes a
+// share of the op's seconds, or is a collective of the ranks along an axis, in so many calls.
 //
 // Where no link is shared a recipe folds to one duration (`exposed_s` beside the computing); where
 // links are, its segments are played (sim/simgrid).
@@ -20,12 +20,17 @@ namespace penstock {
 
 /// Along which the work of a job is divided (program/mesh.hpp). The ranks of the inner axes
 /// exchange inside of ops; a replica consists of them, those of the first axis neighbours.
-enum class Axis : std::uint8_t { tensor, context, data };
+enum class Axis : std::uint8_t { tensor, context, host, data };
 inline constexpr std::array kInnerAxes{Axis::tensor, Axis::context};
 template <class T>
 using ByInnerAxis = std::array<T, kInnerAxes.size()>;
+/// Along which a device exchanges inside of its ops: its ranks with one another, and each of its
+/// GPUs with the memory of its host.
+inline constexpr std::array kExchangeAxes{Axis::tensor, Axis::context, Axis::host};
+template <class T>
+using ByExchangeAxis = std::array<T, kExchangeAxes.size()>;
 
-/// What is to be known of an inner axis, whoever asks.
+/// What is to be known of an axis along which a device exchanges, whoever asks.
 struct AxisTraits {
   std::string_view name, degree;  ///< key of `pipeline` and what counts it: "tensor", "tp"
   std::string_view shares;        ///< what its size says, as a field of a result
@@ -33,33 +38,50 @@ struct AxisTraits {
   bool same_weights;  ///< its ranks have the same weights and other tokens: they reduce gradients
   bool by_rank;       ///< its rings go from rank to rank, whatever else a node has
 };
-inline constexpr ByInnerAxis<AxisTraits> kAxisTraits{{
+inline constexpr ByExchangeAxis<AxisTraits> kAxisTraits{{
     {"tensor", "tp", "t: GPUs that share a layer's matrices", "tensor-parallel", false, false},
     {"context", "cp", "c: groups of t that share its sequences", "context-parallel", true, true},
+    {"host", "host", "", "offloading", false, true},
 }};
-constexpr const AxisTraits& traits(Axis inner) {
-  return kAxisTraits[static_cast<std::size_t>(inner)];
+constexpr const AxisTraits& traits(Axis exchange) {
+  return kAxisTraits[static_cast<std::size_t>(exchange)];
 }
 
 /// What the members of a group do together. `bytes` are those of the whole result (all-gather), of
 /// what is summed (reduce-scatter, all-reduce), or of what each member has for all (all-to-all).
-enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
-inline constexpr std::array kCollectives{Collective::all_reduce, Collective::all_gather,
-                                         Collective::reduce_scatter, Collective::all_to_all};
+/// With its host a GPU makes copies, `bytes` of each.
+enum class Collective : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  copy_out,
+  copy_in
+};
+inline constexpr std::array kCollectives{Collective::all_reduce,     Collective::all_gather,
+                                         Collective::reduce_scatter, Collective::all_to_all,
+                                         Collective::copy_out,       Collective::copy_in};
 template <class T>
 using ByCollective = std::array<T, kCollectives.size()>;
-inline constexpr ByCollective<std::string_view> kCollectiveNames{"all-reduce", "all-gather",
-                                                                 "reduce-scatter", "all-to-all"};
+inline constexpr ByCollective<std::string_view> kCollectiveNames{
+    "all-reduce", "all-gather",       "reduce-scatter",
+    "all-to-all", "copy to the host", "copy from the host"};
+/// Those that the members of a group make together.
+inline constexpr std::array kOfRanks{Collective::all_reduce, Collective::all_gather,
+                                     Collective::reduce_scatter, Collective::all_to_all};
 
-/// What the ranks along an inner axis do together.
+/// What is exchanged along an axis.
 struct AxisCollective {
   Axis axis;
   Collective what;
   bool operator==(const AxisCollective&) const = default;
 };
 
-enum class Lane : std::uint8_t { compute, exchange };
-inline constexpr std::size_t kLanes = 2;
+enum class Lane : std::uint8_t { compute, exchange, host };
+inline constexpr std::size_t kLanes = 3;
+constexpr Lane lane_of(Axis exchange) {
+  return exchange == Axis::host ? Lane::host : Lane::exchange;
+}
 
 struct Segment {
   static constexpr std::int8_t kNone = -1;
@@ -72,6 +94,7 @@ struct Segment {
   double share = 0;           ///< compute: of the op's seconds
   std::int64_t bytes = 0;     ///< exchange: over all times
 
+  bool exchanges() const { return lane != Lane::compute; }
   bool operator==(const Segment&) const = default;
 };
 

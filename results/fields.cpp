@@ -81,7 +81,7 @@ Json communication_json(const Simulation& s, const Result& r) {
     return object_of(dimension_fields(), {c, device_s});
   };
   Json out = {{"pp", share(r.communication.pipeline)}, {"dp", share(r.communication.data)}};
-  for (const Axis axis : kInnerAxes)
+  for (const Axis axis : r.communication.axes())
     out[traits(axis).degree] = share(r.communication.inner[static_cast<std::size_t>(axis)]);
   return out;
 }

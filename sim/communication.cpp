@@ -111,7 +111,7 @@ class Sums {
           static_cast<double>(recipe.bytes(one.axis, one.what));
     }
     if (ops_.second_of_pair(g)) return;
-    for (const Axis axis : kInnerAxes) {
+    for (const Axis axis : kExchangeAxes) {
       Communication& sum = sums_.inner[static_cast<std::size_t>(axis)];
       const double alone = alone_s(d, g, axis);
       const double exposed_s = axis == last_axis(recipe) ? left_s : std::min(left_s, alone);
@@ -128,8 +128,8 @@ class Sums {
   }
   /// To which what the others cannot have taken belongs.
   Axis last_axis(const Recipe& recipe) const {
-    Axis last = kInnerAxes.front();
-    for (const Axis axis : kInnerAxes)
+    Axis last = kExchangeAxes.front();
+    for (const Axis axis : kExchangeAxes)
       if (recipe.exchanges(axis)) last = axis;
     return last;
   }
@@ -138,7 +138,7 @@ class Sums {
     double seconds = 0;
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
       for (const Segment& s : recipe_of(ops_[i]).segments) {
-        if (s.lane != Lane::exchange || s.axis != axis || input_.traffic.ranks(axis) == 1) continue;
+        if (!s.exchanges() || s.axis != axis || input_.traffic.ranks(axis) == 1) continue;
         seconds += input_.traffic[input_.traffic.collective_of(d, s)].price().seconds(s);
       }
     }

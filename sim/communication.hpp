@@ -34,8 +34,14 @@ struct Communication {
 
 struct CommunicationByDimension {
   Communication pipeline, data;
-  ByInnerAxis<Communication> inner;
-  std::vector<ByInnerAxis<double>> exposed_of_device;  ///< seconds, of the inner axes
+  ByExchangeAxis<Communication> inner;
+  /// The axes of exchanges inside of ops that are told: those of ranks, and others that are used.
+  std::vector<Axis> axes() const {
+    std::vector<Axis> told(kInnerAxes.begin(), kInnerAxes.end());
+    if (inner[static_cast<std::size_t>(Axis::host)].bytes > 0) told.push_back(Axis::host);
+    return told;
+  }
+  std::vector<ByExchangeAxis<double>> exposed_of_device;  ///< seconds, of exchanges inside of ops
 };
 
 /// Sums of a whole run, of a stalled one until then.

@@ -16,7 +16,7 @@
 namespace penstock {
 
 /// Of all that the ranks of a device do together.
-using CollectivePrices = ByInnerAxis<ByCollective<CollectivePrice>>;
+using CollectivePrices = ByExchangeAxis<ByCollective<CollectivePrice>>;
 inline auto& price_at(auto& prices, const AxisCollective& one) {
   return prices[static_cast<std::size_t>(one.axis)][static_cast<std::size_t>(one.what)];
 }
@@ -28,7 +28,7 @@ class Durations {
     std::map<std::pair<std::size_t, CollectivePrices>, std::size_t> rows;
     for (std::size_t d = 0; d < static_cast<std::size_t>(ops_.devices()); ++d) {
       CollectivePrices prices;
-      for (const Axis axis : kInnerAxes)
+      for (const Axis axis : kExchangeAxes)
         prices[static_cast<std::size_t>(axis)].fill(
             input.traffic.ranks(axis) == 1 ? CollectivePrice{} : kNotMade);
       for (const AxisCollective& one : input.traffic.collectives())

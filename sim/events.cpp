@@ -117,6 +117,11 @@ class Simulation {
     double time_s_;
     std::uint64_t order_;
   };
+  static constexpr std::array<std::int8_t, kLanes> nobody() {
+    std::array<std::int8_t, kLanes> none{};
+    none.fill(Segment::kNone);
+    return none;
+  }
   struct Device {
     std::uint32_t cursor = 0;
     std::uint32_t met_at = kNoOp;
@@ -126,9 +131,9 @@ class Simulation {
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
     // Of the op that is played:
     Recipe recipe{};
-    int time = 0;                             // that is gone through
-    std::uint32_t begun = 0, ended = 0;       // its segments, a bit each
-    std::int8_t exchanging = Segment::kNone;  // the segment that exchanges now
+    int time = 0;                                           // that is gone through
+    std::uint32_t begun = 0, ended = 0;                     // its segments, a bit each
+    std::array<std::int8_t, kLanes> exchanging = nobody();  // the segment of a lane that exchanges
     // Where it coasts:
     std::optional<std::vector<int>> coasts_on{};  // links; none: it cannot
     bool coasts = false;
@@ -194,7 +199,7 @@ class Simulation {
       case What::segment_ends: return segment_ended(event.g(), event.number(), now);
       case What::transfer_ends:
         if (carrier_.continue_transfer(event.number(), event.g(), now))
-          return transfer_ended(event.kind(), event.g(), now);
+          return transfer_ended(event.kind(), event.number(), event.g(), now);
     }
   }
 
@@ -212,12 +217,12 @@ class Simulation {
     played(g, number, now);
   }
 
-  void transfer_ended(Transfer::Kind kind, std::uint32_t tag, double now) {
+  void transfer_ended(Transfer::Kind kind, std::uint32_t number, std::uint32_t tag, double now) {
     switch (kind) {
       case Transfer::Kind::message: return message_arrived(tag, now);
       case Transfer::Kind::norm: return norm_arrived(tag, now);
       case Transfer::Kind::reduction: return part_reduced(tag, now);
-      case Transfer::Kind::collective: return collective_ended(tag, now);
+      case Transfer::Kind::collective: return collective_ended(number, tag, now);
     }
   }
 
@@ -292,7 +297,7 @@ class Simulation {
       return carrier_.flows(traffic_.collective_of(d, one));
     });
     return flows && std::ranges::any_of(recipe_of(g).segments,
-                                        [](const Segment& s) { return s.lane == Lane::exchange; });
+                                        [](const Segment& s) { return s.exchanges(); });
   }
   /// Of op g and the one that runs together with it.
   Recipe recipe_of(std::uint32_t g) const {
@@ -348,7 +353,7 @@ class Simulation {
     Device& dev = device(d);
     const Segment& segment = dev.recipe.segments[i];
     dev.begun |= 1U << i;
-    if (segment.lane == Lane::exchange) {
+    if (segment.exchanges()) {
       set_exchanging(dev, static_cast<int>(i));
       const std::uint32_t number = traffic_.collective_of(d, segment);
       carrier_.send(number, static_cast<double>(segment.bytes) / dev.recipe.times,
@@ -368,16 +373,19 @@ class Simulation {
     return static_cast<double>(segment.calls) / device(d).recipe.times;
   }
 
-  void collective_ended(std::uint32_t g, double now) {
+  void collective_ended(std::uint32_t number, std::uint32_t g, double now) {
     Device& dev = device(table_.device_of(ops_[g]));
-    invariant(dev.exchanging != Segment::kNone, "a collective ends that no segment began");
-    played(g, static_cast<std::uint32_t>(std::exchange(dev.exchanging, Segment::kNone)), now);
+    std::int8_t& segment = dev.exchanging[static_cast<std::size_t>(lane_of(traffic_[number].axis))];
+    invariant(segment != Segment::kNone, "a collective ends that no segment began");
+    played(g, static_cast<std::uint32_t>(std::exchange(segment, Segment::kNone)), now);
   }
 
   /// The end of a collective does not say of which segment it is.
-  static void set_exchanging(Device& dev, int segment) {
-    invariant(dev.exchanging == Segment::kNone, "a device has two exchanges under way");
-    dev.exchanging = static_cast<std::int8_t>(segment);
+  static void set_exchanging(Device& dev, int number) {
+    std::int8_t& segment = dev.exchanging[static_cast<std::size_t>(
+        dev.recipe.segments[static_cast<std::size_t>(number)].lane)];
+    invariant(segment == Segment::kNone, "a lane has two exchanges under way");
+    segment = static_cast<std::int8_t>(number);
   }
 
   void played(std::uint32_t g, std::uint32_t segment, double now) {

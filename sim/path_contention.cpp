@@ -70,7 +70,7 @@ class LinkUses {
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
     const Recipe& recipe = input.costs[op.stage].pass(op)[op.kind].recipe;
     // One after the other on the same links: one use.
-    for (const Axis axis : kInnerAxes) {
+    for (const Axis axis : kExchangeAxes) {
       std::map<int, double> busy_s;
       std::uint32_t user = kNoOp;
       for (const AxisCollective& one : traffic_.collectives()) {

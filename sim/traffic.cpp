@@ -79,7 +79,7 @@ std::vector<AxisCollective> collectives_of(const std::vector<StageCosts>& costs)
     for (const OpCost& op : pass.ops) {
       for (const Segment& s : op.recipe.segments) {
         const AxisCollective collective{s.axis, s.what};
-        if (s.lane == Lane::exchange && std::ranges::find(found, collective) == found.end())
+        if (s.exchanges() && std::ranges::find(found, collective) == found.end())
           found.push_back(collective);
       }
     }
@@ -100,9 +100,9 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
       mirrored_(program.placement.mirrored()),
       width_(program.placement.routes()),
       placement_(program.placement),
-      ranks_(mesh.inner),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   for (auto& of_axis : first_collective_) of_axis.fill(kNoOp);
+  for (const Axis axis : kInnerAxes) ranks_[static_cast<std::size_t>(axis)] = mesh.size(axis);
   Network network(cluster);
   add_messages(program, mesh, network);
   add_reductions(program, cluster, mesh, reductions, network);

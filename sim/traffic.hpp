@@ -66,7 +66,7 @@ class Traffic {
   /// Which ops complete gradients of which some are reduced before the last backward has ended;
   /// empty where none are.
   const GradientEnds& gradient_ends() const { return gradient_ends_; }
-  /// Along an inner axis: one exchanges nothing.
+  /// Of an exchange: one exchanges nothing.
   int ranks(Axis axis) const { return ranks_[static_cast<std::size_t>(axis)]; }
   /// Which there are inside of ops: along axes with more than one rank.
   const std::vector<AxisCollective>& collectives() const { return collectives_; }
@@ -125,9 +125,9 @@ class Traffic {
   Placement placement_;
   std::vector<Transfer> transfers_;
   std::uint32_t messages_ = 0;
-  ByInnerAxis<int> ranks_;
+  ByExchangeAxis<int> ranks_{1, 1, 1};
   std::vector<AxisCollective> collectives_;
-  ByInnerAxis<ByCollective<std::uint32_t>> first_collective_{};
+  ByExchangeAxis<ByCollective<std::uint32_t>> first_collective_{};
   std::vector<std::vector<GradientBucket>> buckets_;  // per replica group
   GradientEnds gradient_ends_;
   std::vector<NetworkLink> links_;

@@ -85,7 +85,7 @@ StageTable::StageTable(const Problem& problem, const Key& key)
   if (key.tensor == 1 || cluster.network || !cluster.groups.empty()) return;
   std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
   std::iota(ranks.begin(), ranks.end(), 0);
-  for (const Collective what : kCollectives)
+  for (const Collective what : kOfRanks)
     prices_[static_cast<std::size_t>(what)] = price({what}, {ranks}, cluster);
 }
 

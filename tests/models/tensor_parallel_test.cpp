@@ -157,7 +157,7 @@ void expect(const Recipe& recipe, int gathers, int scatters, int head = 0) {
     bytes[static_cast<std::size_t>(s.what)] += s.bytes;
     calls[static_cast<std::size_t>(s.what)] += s.calls;
   }
-  EXPECT_EQ(bytes, (ByCollective<std::int64_t>{head * 4LL * 2048, gathers * kX, scatters * kX, 0}));
+  EXPECT_EQ(bytes, (ByCollective<std::int64_t>{head * 4LL * 2048, gathers * kX, scatters * kX}));
   EXPECT_EQ(calls, (ByCollective<std::int64_t>{head, gathers, scatters, 0}));
 }
 

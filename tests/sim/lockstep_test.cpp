@@ -76,7 +76,7 @@ StageCosts costs_of(std::mt19937_64& random, const std::vector<Axis>& axes) {
     const auto exchange = [&](std::int8_t after, std::uint32_t millions) {
       return Segment{.lane = Lane::exchange,
                      .axis = axis(),
-                     .what = kCollectives[random_between(random, 0, kCollectives.size() - 1)],
+                     .what = kOfRanks[random_between(random, 0, kOfRanks.size() - 1)],
                      .after = after,
                      .calls = static_cast<int>(random_between(random, 1, 4)),
                      .bytes = bytes(millions)};

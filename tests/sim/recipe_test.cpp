@@ -65,7 +65,7 @@ struct RandomRecipe {
           i > 0 && recipe.segments[static_cast<std::size_t>(before)].lane != s.lane;
       if (crosses && pick(0, 2) > 0) s.after = static_cast<std::int8_t>(before);
       if (!computing) {
-        s.what = kCollectives[static_cast<std::size_t>(pick(0, kCollectives.size() - 1))];
+        s.what = kOfRanks[static_cast<std::size_t>(pick(0, kOfRanks.size() - 1))];
         s.calls = pick(1, 4);
       }
       recipe.segments.push_back(s);
