@@ -159,8 +159,16 @@ LinkPath Network::path(int from, int to, bool backward) {
   return path;
 }
 
-Route Network::route(int from, int to, bool backward) {
-  LinkPath found = path(from, to, backward);
+Route Network::route(int from, int to, bool backward) { return numbered(path(from, to, backward)); }
+
+Route Network::host_route(int gpu, bool out) {
+  const NodePlace node = cluster_->node(cluster_->node_of(gpu));
+  LinkPath path;
+  cross_to_host(node, gpu - node.first_gpu, out, path);
+  return numbered(std::move(path));
+}
+
+Route Network::numbered(LinkPath found) {
   Route route;
   route.latency_s = found.latency_s;
   for (NetworkLink& link : found.links) {

@@ -69,10 +69,14 @@ class Network {
   /// activation channels, which matters only where each channel has its own capacity. Precondition:
   /// the two are joined.
   Route route(int from, int to, bool backward);
+  /// The route of copies between a GPU and the memory of its host. Precondition: its node has a
+  /// PCIe tree.
+  Route host_route(int gpu, bool out);
   const std::vector<NetworkLink>& links() const { return links_; }
 
  private:
   LinkPath path(int from, int to, bool backward);
+  Route numbered(LinkPath path);
 
   const Cluster* cluster_;
   std::optional<GraphPaths> graph_;

@@ -335,6 +335,17 @@ std::vector<Transfer::Phase> priced(const std::vector<CollectivePhase>& phases, 
   return out;
 }
 
+Transfer::Phase host_copies(const std::vector<int>& gpus, bool out, Network& network) {
+  Transfer::Phase phase;
+  for (const int gpu : gpus) {
+    Route route = network.host_route(gpu, out);
+    phase.latency_s = std::max(phase.latency_s, route.latency_s);
+    phase.flows.push_back({std::move(route.links), 1});
+  }
+  phase.s_per_byte = shared_flows_s(phase.flows, network.links());
+  return phase;
+}
+
 CollectivePrice price(const Exchange& exchange, const GpuGroups& groups, const Cluster& cluster) {
   Network network(cluster);
   Transfer whole;

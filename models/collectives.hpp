@@ -97,6 +97,9 @@ Transfer::Phase routed(const std::vector<CollectiveFlow>& flows, bool backward, 
 /// Returns phases along their routes, each with what it takes alone.
 std::vector<Transfer::Phase> priced(const std::vector<CollectivePhase>& phases, Network& network);
 
+/// Returns copies of these GPUs to the memory of their hosts, or from there, each of all the bytes.
+Transfer::Phase host_copies(const std::vector<int>& gpus, bool out, Network& network);
+
 /// Returns what an exchange costs that these groups of a cluster's GPUs make side by side.
 CollectivePrice price(const Exchange& exchange, const GpuGroups& groups, const Cluster& cluster);
 

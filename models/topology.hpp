@@ -102,6 +102,9 @@ struct NodePlace {
 
 /// Adds the route between two GPUs of a node, numbered in the node. Precondition: they differ.
 void cross_node(const NodePlace& node, int from, int to, LinkPath& path);
+/// Adds the route between a GPU, numbered in the node, and the memory of its socket. Precondition:
+/// the node has a PCIe tree.
+void cross_to_host(const NodePlace& node, int gpu, bool out, LinkPath& path);
 /// Adds the route of a GPU's messages through a NIC of its node, outwards or inwards. The latency
 /// of the NICs counts half at each end.
 void leave_node(const NodePlace& node, int gpu, int nic, LinkPath& path);

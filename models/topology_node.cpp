@@ -113,6 +113,13 @@ void cross_node(const NodePlace& node, int from, int to, LinkPath& path) {
   }
 }
 
+void cross_to_host(const NodePlace& node, int gpu, bool out, LinkPath& path) {
+  const std::string uplink =
+      fmt::format("node{} pcie{}", node.number, point_of_gpu(node.spec, gpu).pcie_switch);
+  gpu_to_tree(node, gpu, out, path);
+  path.port(uplink, node.spec.pcie->uplink, out);
+}
+
 void leave_node(const NodePlace& node, int gpu, int nic, LinkPath& path) {
   if (node.spec.nic_place != NicPlace::direct) {
     gpu_to_tree(node, gpu, true, path);

@@ -294,7 +294,8 @@ std::string_view communication_meaning() {
   static const std::string kMeaning = [] {
     std::string text = "by dimension: `pp` pipeline, `dp` data";
     for (const AxisTraits& axis : kAxisTraits)
-      text += fmt::format(", `{}` {}", axis.degree, axis.name);
+      text += fmt::format(", `{}` {}", axis.degree,
+                          axis.name == axis.degree ? axis.adjective : axis.name);
     return text + " ([communication](#communication))";
   }();
   return kMeaning;

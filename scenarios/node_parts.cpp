@@ -180,11 +180,6 @@ class NodeReader {
     if (intra && !node_.pcie)
       section_.diagnostics().add_error(attached, "'attachment: pcie' needs 'pcie'");
     if (nics && !node_.pcie) section_.refuse("inter", "'nics_at' other than direct needs 'pcie'");
-    if (section_.has("pcie") && !intra && !nics && !mesh) {
-      section_.refuse("pcie",
-                      "nothing uses 'pcie': intra's attachment is neither pcie nor mesh, and "
-                      "inter's nics_at is direct");
-    }
     if (!mesh) return;
     if (node_.mesh.empty() && !section_.has("mesh"))
       return section_.diagnostics().add_error(attached, "'attachment: mesh' needs 'mesh'");

@@ -204,9 +204,11 @@ void Traffic::order_buckets(const Program& program) {
 
 void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, const Mesh& mesh,
                               Network& network) {
-  if (mesh.size(of.axis) == 1) return;
+  const bool host = of.axis == Axis::host;
+  if (!host && mesh.size(of.axis) == 1) return;
+  ranks_[index(static_cast<int>(of.axis))] = std::max(2, ranks(of.axis));
   const auto alike = std::ranges::find_if(collectives_, [&](const AxisCollective& known) {
-    return known.axis == of.axis && flows_alike(known.what, of.what);
+    return !host && known.axis == of.axis && flows_alike(known.what, of.what);
   });
   const std::optional<std::uint32_t> known =
       alike == collectives_.end() ? std::nullopt : std::optional(collective_of(0, *alike));
@@ -228,7 +230,11 @@ void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, 
     ring.axis = of.axis;
     ring.what = of.what;
     ring.source = device;
-    ring.phases = priced(phases_of({of.what}, mesh.groups(device, of.axis), node_of), network);
+    if (host)
+      ring.phases = {
+          host_copies(mesh.gpus[index(device)], of.what == Collective::copy_out, network)};
+    else
+      ring.phases = priced(phases_of({of.what}, mesh.groups(device, of.axis), node_of), network);
     ring.sent_per_byte = shares(ring.phases[0].flows);
   }
 }
