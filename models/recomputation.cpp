@@ -31,6 +31,11 @@ std::vector<std::string_view> names_of(LayerParts parts) {
 }
 
 std::string to_string(const Recomputation& r) {
+  if (r.offload > 0) {
+    Recomputation rest = r;
+    rest.offload = 0;
+    return fmt::format("{}, offload {:.3g} %", to_string(rest), 100 * r.offload);
+  }
   if (r.plain()) return std::string(kRecomputeNames[static_cast<std::size_t>(r.granularity)]);
   if (!r.in_full()) return fmt::format("selective {}", fmt::join(names_of(r.parts), "+"));
   return fmt::format("{} {}", kRecomputeMethodNames[static_cast<std::size_t>(r.method)], r.layers);

@@ -56,12 +56,17 @@ struct LayerParts {
 /// The names of those in the set.
 std::vector<std::string_view> names_of(LayerParts parts);
 
-/// Of a stage. Ordered from the least that is recomputed to the most.
+/// What becomes of a stage's activations between F and the backward. Ordered from the least that is
+/// recomputed to the most.
 struct Recomputation {
   Recompute granularity = Recompute::none;
   RecomputeMethod method = RecomputeMethod::uniform;
   int layers = 1;
   LayerParts parts = LayerPart::core_attn;  ///< that selective recomputation makes again
+  /// Share of what layers keep that waits in the memory of the host (Wan et al., "PipeOffload",
+  /// ICML'25; Yuan et al., USENIX ATC'24). It is copied out under F and in under B or I, a layer
+  /// under the next one; both ends of a copy are buffers.
+  double offload = 0;
 
   Recomputation() = default;
   Recomputation(Recompute all) : granularity(all) {}
@@ -91,7 +96,7 @@ struct Recomputation {
 std::string to_string(const Recomputation& recomputation);
 std::optional<Recomputation> recomputation_named(std::string_view text);
 
-/// "full"; where stages differ "[block 3, none]".
+/// "full", "none, offload 50 %"; where stages differ "[block 3, none]".
 std::string recompute_text(const PerStage<Recomputation>& recompute);
 
 }  // namespace penstock

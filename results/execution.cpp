@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock {
 
 void require_executable(const Scenario& scenario, bool perturbed) {
@@ -19,6 +21,12 @@ void require_executable(const Scenario& scenario, bool perturbed) {
     throw InputError(scenario.origin,
                      "the executor gives each stage to one device, not to replicas that split its "
                      "microbatches; use --set pipeline.width=1");
+  }
+  if (std::ranges::any_of(scenario.recompute.values(),
+                          [](const Recomputation& r) { return r.offload > 0; })) {
+    throw InputError(scenario.origin,
+                     "the executor keeps activations where they are made; use --set "
+                     "pipeline.offload=0");
   }
   if (!perturbed &&
       (scenario.perturbations.changes_times() || scenario.perturbations.reliability)) {

@@ -78,6 +78,11 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "group", T::integer,
        "interleaved-1f1b: microbatches of one chunk in a row; default stages", 1,
        "microbatch_group_size_per_vp_stage"},
+      {"pipeline", "offload", T::quantity_per_stage,
+       "share of what layers keep for the backward that waits in the memory of the host, from 0 "
+       "(default) to 1, or a list with one per virtual stage: copied out under F and in under B, "
+       "over the cluster's `pcie`",
+       D::number},
       {"pipeline", "memory_limit", T::quantity_per_stage,
        "schedules that search: activations a device may hold, in multiples of 1F1B's largest peak, "
        "or a list with one limit per device"},

@@ -185,6 +185,19 @@ void check_placement(const Specification& spec, const Parallelism& job, const Cl
   }
 }
 
+/// Copies to the host go over a PCIe tree, which all nodes must have.
+void check_offload(const Specification& spec, const Parallelism& job, const Cluster& cluster) {
+  const auto offloads = [](const Recomputation& r) { return r.offload > 0; };
+  if (std::ranges::none_of(job.recompute.values(), offloads)) return;
+  bool reached = !cluster.link && !cluster.network;
+  for (int n = 0; reached && n < cluster.nodes; ++n)
+    reached = cluster.node(n).spec.pcie.has_value();
+  if (reached) return;
+  spec.pipeline.offload.refuse(
+      "'offload' needs a cluster that says how its GPUs reach the memory of their host: give it "
+      "`pcie`, such as {link: 55 GB/s}");
+}
+
 /// The GPUs of each device of the Program.
 std::vector<std::vector<int>> gpus_of(const PipelineKeys& keys, const Parallelism& job,
                                       const Cluster& cluster) {
@@ -443,6 +456,7 @@ Scenario resolve(const Specification& spec) {
   check_given_costs(spec, job);
   std::vector<int> layers = layers_of(spec, job.shape);
   check_placement(spec, job, cluster);
+  check_offload(spec, job, cluster);
   spec.diagnostics.throw_if_any();  // what follows needs all of the above
   check_size(spec, job.shape);
   spec.diagnostics.throw_if_any();

@@ -220,8 +220,31 @@ ScheduleShape shape_of(const Specification& spec) {
   return shape;
 }
 
-PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleShape& shape,
-                                     bool shaped) {
+namespace {
+
+/// What `offload` says of all virtual stages.
+PerStage<double> offload_of(const Specification& spec, const ScheduleShape& shape, bool shaped) {
+  const Numbers& key = spec.pipeline.offload;
+  const std::vector<double> shares = key.value_or({0.0});
+  if (shares.empty() || key.broken) return 0.0;
+  if (std::ranges::max(shares) == 0) return 0.0;
+  if (std::ranges::max(shares) > 1)
+    key.refuse("'offload' is a share of what is kept: from 0 to 1");
+  else if (spec.given_costs() || spec.layer_profile() != nullptr)
+    key.refuse("'offload' needs a model by shape: of this one only whole stages are known");
+  else if (key.is_list() && shaped && shares.size() != shape.stages())
+    key.refuse(fmt::format("'offload' lists {} stages, the pipeline has {}", shares.size(),
+                           shape.stages()));
+  else if (!key.is_list() || !shaped)
+    return shares.front();
+  else
+    return PerStage<double>(shares);
+  return 0.0;
+}
+
+/// Which of them recompute what.
+PerStage<Recomputation> recompute_keys_of(const Specification& spec, const ScheduleShape& shape,
+                                          bool shaped) {
   const auto& key = spec.pipeline.recompute;
   if (spec.schedule != nullptr && spec.schedule->checkpoints)  // decides itself
     return shape.checkpoint == Checkpoint::never ? Recompute::none : Recompute::full;
@@ -261,6 +284,21 @@ PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleSh
   std::vector<Recomputation> of_stages;
   for (std::uint32_t s = 0; s < shape.stages(); ++s) of_stages.push_back(of_stage(s));
   return PerStage<Recomputation>(std::move(of_stages));
+}
+
+}  // namespace
+
+PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleShape& shape,
+                                     bool shaped) {
+  const PerStage<Recomputation> again = recompute_keys_of(spec, shape, shaped);
+  const PerStage<double> offload = offload_of(spec, shape, shaped);
+  if (offload == PerStage<double>(0.0)) return again;
+  std::vector<Recomputation> each;
+  for (std::uint32_t s = 0; s < (shaped ? shape.stages() : 1); ++s) {
+    each.push_back(again.at(s));
+    each.back().offload = offload.at(s);
+  }
+  return PerStage<Recomputation>(std::move(each));
 }
 
 const Value& recompute_place(const Specification& spec, Recompute value) {

@@ -91,6 +91,7 @@ struct PipelineKeys {
   Integer stages{section, "stages"};
   Integer chunks{section, "chunks"};
   Integer group{section, "group"};
+  Numbers offload{section, "offload"};
   Numbers memory_limit{section, "memory_limit"};
   Given<Checkpoint> checkpoint{section, "checkpoint"};
   Flag correction{section, "correction"};

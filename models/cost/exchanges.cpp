@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace penstock {
 namespace {
@@ -50,13 +51,21 @@ class RecipeOf {
   RecipeOf(const StageJob& job, int layers, double compute_s, const LayerProducts& forward)
       : job_(job), layers_(layers), compute_s_(compute_s), forward_(forward) {}
 
-  /// The rings go round one after the other.
+  /// The rings go round one after the other; `copies`: with the host, beside all of it.
   Recipe recipe(const std::vector<RingAttention>& rings, const Exchanges& tensor,
-                const UnderProducts& under) {
+                const UnderProducts& under, std::optional<Collective> copies) {
     const bool rings_go = job_.context > 1 && layers_ > 0 && !rings.empty();
+    const auto copied = copies ? std::llround(offloaded_bytes(job_, layers_)) : 0;
     recipe_.times =
         rings_go ? layers_ : std::max(tensor.most_calls(), under.exchanges.most_calls());
+    if (recipe_.times == 0 && copied > 0) recipe_.times = layers_;
     if (recipe_.times == 0) return {};
+    if (copied > 0)
+      append({.lane = Lane::host,
+              .axis = Axis::host,
+              .what = *copies,
+              .calls = layers_,
+              .bytes = copied});
     before_ = append_exchange(tensor, Collective::all_gather, Segment::kNone);
     append_under_products(under);
     for (const RingAttention& ring : rings)
@@ -100,9 +109,8 @@ class RecipeOf {
     for (const Collective what : kCollectives) {
       const auto& sum = under.exchanges.sums[static_cast<std::size_t>(what)];
       if (sum.calls == 0) continue;
-      append_window(
-          share * sum.calls / calls,
-          {.lane = Lane::exchange, .what = what, .calls = sum.calls, .bytes = sum.bytes});
+      append_window(share * sum.calls / calls,
+                    {.lane = Lane::exchange, .what = what, .calls = sum.calls, .bytes = sum.bytes});
     }
   }
 
@@ -140,7 +148,7 @@ void add_passes(const StageJob& job, Exchanges& exchanges, std::int64_t x, int c
 
 void set_recipes(const StageJob& job, int layers, bool first, bool last,
                  const LayerProducts& forward_s, PassCosts& c) {
-  if (job.tensor.degree == 1 && job.context == 1) return;
+  if (job.tensor.degree == 1 && job.context == 1 && job.recompute.offload == 0) return;
   const std::int64_t x = std::llround(job.model.layer_input_bytes(job.b));
   const std::int64_t numbers = std::llround(4 * job.b * static_cast<double>(job.model.seq_length));
   const bool sequence = job.tensor.sequence;
@@ -151,8 +159,8 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last,
   if (job.tensor.degree > 1) {
     const bool hides = job.tensor.overlap;
     under_forward.layers = under_weight.layers = layers;
-    under_input.layers = layers + job.layers_again(layers) * job.again.product_flops /
-                                      job.forward.product_flops;
+    under_input.layers =
+        layers + job.layers_again(layers) * job.again.product_flops / job.forward.product_flops;
     add_passes(job, hides ? under_forward.exchanges : forward, x, passes);
     add_passes(job, hides ? under_input.exchanges : input, x,
                passes + job.again.sums * job.layers_again(layers));
@@ -178,14 +186,14 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last,
   const RingAttention there{layers, layers, layers}, once_more{again, again, again},
       back{2 * layers, 2 * layers, layers};
   const auto set = [&](OpKind kind, const Exchanges& exchanges, const UnderProducts& under,
-                       const std::vector<RingAttention>& rings) {
+                       const std::vector<RingAttention>& rings, std::optional<Collective> copies) {
     c[kind].recipe =
-        RecipeOf(job, layers, c[kind].seconds, forward_s).recipe(rings, exchanges, under);
+        RecipeOf(job, layers, c[kind].seconds, forward_s).recipe(rings, exchanges, under, copies);
   };
-  set(OpKind::forward, forward, under_forward, {there});
-  set(OpKind::backward, whole_backward, under_backward, {once_more, back});
-  set(OpKind::backward_input, input, under_input, {once_more, back});
-  set(OpKind::backward_weight, weight, under_weight, {});
+  set(OpKind::forward, forward, under_forward, {there}, Collective::copy_out);
+  set(OpKind::backward, whole_backward, under_backward, {once_more, back}, Collective::copy_in);
+  set(OpKind::backward_input, input, under_input, {once_more, back}, Collective::copy_in);
+  set(OpKind::backward_weight, weight, under_weight, {}, {});
 }
 
 }  // namespace penstock

@@ -56,7 +56,21 @@ double recomputed_bytes(const StageJob& job, int layers) {
   return job.recompute.group(layers) * all - job.layer.input_bytes(job.b, job.tensor);
 }
 
+/// What a microbatch keeps of a stage's layers, in the memory of the GPU or of its host.
+double layers_bytes(const StageJob& job, int layers) {
+  const int again = job.recompute.recomputed(layers);
+  const int group = job.recompute.group(layers);
+  const double input = job.layer.input_bytes(job.b, job.tensor);
+  const double inputs = (again + group - 1) / group * input;  // of whole groups and of what remains
+  const double kept = layer_bytes(job, job.selective() ? job.recompute.parts : LayerParts());
+  return (layers - again) * kept + inputs;
+}
+
 }  // namespace
+
+double offloaded_bytes(const StageJob& job, int layers) {
+  return job.recompute.offload * layers_bytes(job, layers);
+}
 
 double passed_bytes(const StageJob& job) {
   return 2 * job.model.element_bytes() * job.b * static_cast<double>(job.model.seq_length) *
@@ -65,11 +79,8 @@ double passed_bytes(const StageJob& job) {
 
 void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, PassCosts& costs) {
   const TransformerSpec& model = job.model;
-  const int again = job.recompute.recomputed(layers);
-  const int group = job.recompute.group(layers);
   const double input = job.layer.input_bytes(job.b, job.tensor);
-  const double inputs = (again + group - 1) / group * input;  // of whole groups and of what remains
-  const double kept = layer_bytes(job, job.selective() ? job.recompute.parts : LayerParts());
+  const double offloaded = offloaded_bytes(job, layers);
   const double kept_logits = kept_logits_bytes(job);
   // The LM head keeps the inputs of the final norm and of its product; its W reads them and the
   // gradient of the logits, whatever layers recompute (Korthikanti et al., section 4.3).
@@ -77,7 +88,7 @@ void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, Pass
   const double head = last ? std::min(kept_logits, gradient) + 2 * input : 0;
   const double mask = first && model.form().dropout ? input / model.element_bytes() : 0;
   costs.activation_bytes =
-      rounded((layers - again) * kept + inputs + mask + (last ? kept_logits + 2 * input : 0));
+      rounded(layers_bytes(job, layers) - offloaded + mask + (last ? kept_logits + 2 * input : 0));
   // W reads the inputs of its products, also those that I has made again.
   const double for_weight =
       std::min(job.layer.kept(job.b, job.tensor).until_weight, layer_bytes(job));
@@ -91,9 +102,12 @@ void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, Pass
   const double gathered = job.tensor.sequence ? model.layer_input_bytes(job.b) : 0;
   // What comes round next arrives while attention is computed, in the backward with its gradient.
   const double next = job.context > 1 && layers > 0 ? passed_bytes(job) : 0;
-  costs.forward_workspace_bytes = rounded(std::max(made, logits_workspace) + gathered + next);
+  // A layer is copied while the next one is computed.
+  const double copied = layers > 0 ? std::min(2, layers) * offloaded / layers : 0;
+  costs.forward_workspace_bytes =
+      rounded(std::max(made, logits_workspace) + gathered + next + copied);
   costs.backward_workspace_bytes =
-      rounded(std::max(recomputed, logits_workspace) + gathered + 2 * next);
+      rounded(std::max(recomputed, logits_workspace) + gathered + 2 * next + copied);
   costs.again_workspace_bytes =
       costs.backward_workspace_bytes - rounded(logits_workspace + gathered + 2 * next);
 }

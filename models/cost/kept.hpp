@@ -10,6 +10,9 @@ namespace penstock {
 /// Sets the bytes that a microbatch of a stage keeps and works with.
 void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, PassCosts& costs);
 
+/// Returns what a microbatch keeps of a stage's layers in the memory of the host, in bytes.
+double offloaded_bytes(const StageJob& job, int layers);
+
 /// Returns keys and values of a layer that a context rank passes on, in bytes.
 double passed_bytes(const StageJob& job);
 

@@ -35,10 +35,12 @@ constexpr TreatedKeys kTreated[] = {
     {"pipeline", Treatment::kept, "optimizer_sync|reduction"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
-     "tensor_overlap|transfers_divided|split|distributed_optimizer|microbatch_size|microbatches|recompute|"
+     "tensor_overlap|transfers_divided|split|distributed_optimizer|microbatch_size|microbatches|"
+     "recompute|"
      "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
     {"pipeline", Treatment::of_given_job,
-     "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules"},
+     "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules|"
+     "offload"},
 };
 
 constexpr std::int64_t kMostOps = 50'000'000;  ///< a scenario's usual most_ops

@@ -35,14 +35,14 @@ BEYOND_A_SCHEMA = """
     network-without-devices nics-do-not-divide no-backward no-forward no-peak-for-type
     nodes-without-devices nodes-without-inter options-of-pipedream overflowing-link
     overflowing-reduction overflowing-run overflowing-versions own-block own-block-file
-    own-block-interval own-block-shape own-csv post-validation-without-flush pcie-host-of-one-socket pcie-missing pcie-unused perturbation-failures
+    own-block-interval own-block-shape own-csv post-validation-without-flush pcie-host-of-one-socket pcie-missing perturbation-failures
     perturbation-free-transfers perturbation-idle-keys perturbation-jitter-no-spread
     perturbation-jitter-uniform perturbation-link-names perturbation-unlimited-link
     pipedream-with-microbatches placement-count placement-twice profile-and-costs
     profile-has-no-cluster profile-is-scenario profile-load profile-microbatch-size
     profile-recompute profile-without-rows recompute-length recompute-torchgpipe
     schedule-near-1f1b schedule-unlike-any
-    selective-of-costs sequence-parallel-alone servers-more-than-replicas shape-and-costs
+    offload offload-share selective-of-costs sequence-parallel-alone servers-more-than-replicas shape-and-costs
     shape-on-abstract-cluster shape-without-device split-does-not-divide split-length
     split-of-costs split-of-measured-model split-overflow split-sum split-sum-and-length
     stages-do-not-divide stages-exceed-layers tensor-does-not-divide
