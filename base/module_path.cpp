@@ -40,4 +40,10 @@ std::vector<std::filesystem::path> module_paths(const std::string& module,
   return paths;
 }
 
+std::string python_program() {
+  if (const char* named = std::getenv("PENSTOCK_PYTHON")) return named;
+  std::error_code ignored;
+  return std::filesystem::exists("/usr/bin/python3", ignored) ? "/usr/bin/python3" : "python3";
+}
+
 }  // namespace penstock

@@ -50,12 +50,6 @@ std::string folder_of_package() {
   return "";
 }
 
-std::string python() {
-  if (const char* named = std::getenv("PENSTOCK_PYTHON")) return named;
-  std::error_code ignored;
-  return fs::exists("/usr/bin/python3", ignored) ? "/usr/bin/python3" : "python3";
-}
-
 /// What Python is started with to run main() of a module of the package: where the package lies,
 /// the module's name and its arguments follow. Isolated (-I), so that nothing in the current folder
 /// is imported, be it called penstock or json; that leaves out more, which is put in again:
@@ -77,7 +71,7 @@ module.main()
 
 /// Returns when it cannot be started.
 void exec_python(const std::vector<std::string>& words) {
-  const std::string program = python(), package = folder_of_package();
+  const std::string program = python_program(), package = folder_of_package();
   std::vector<char*> arguments;
   for (const char* word : {program.c_str(), "-I", "-c", kMain, package.c_str()})
     arguments.push_back(const_cast<char*>(word));
@@ -95,7 +89,7 @@ class PythonProcess {
       throw SystemError::from_errno("make", "a pipe");
     const pid_t parent = ::getpid();
     pid_ = ::fork();
-    if (pid_ < 0) throw SystemError::from_errno("start", python());
+    if (pid_ < 0) throw SystemError::from_errno("start", python_program());
     if (pid_ == 0) {
       end_with_parent(parent);
       ::dup2(to[0], STDIN_FILENO);
@@ -130,7 +124,7 @@ class PythonProcess {
 
 void become_python(const std::vector<std::string>& words) {
   exec_python(words);
-  throw SystemError::from_errno("start", python());
+  throw SystemError::from_errno("start", python_program());
 }
 
 void work_on(const std::string& where, const std::function<void(int in, int out)>& work) {
@@ -144,8 +138,8 @@ void work_on(const std::string& where, const std::function<void(int in, int out)
   } catch (const SystemError& error) {
     const int status = workers.wait();
     if (status == 0) throw;
-    throw SystemError(fmt::format("{} ({}, which asks {}, ended {})", error.what(), python(), where,
-                                  how_it_ended(status)));
+    throw SystemError(fmt::format("{} ({}, which asks {}, ended {})", error.what(),
+                                  python_program(), where, how_it_ended(status)));
   }
 }
 

@@ -6,7 +6,6 @@
 #include "base/say.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/sailor.hpp"
-#include "validate/sailor_data.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -58,50 +57,16 @@ void say_left_out(std::vector<std::string> files) {
       fmt::join(files, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-/// The configuration of a file of Sailor's, with the model and what there is to say of its
-/// profiles.
-struct SailorRow {
-  RunRow run;
-  std::string model;
-  std::vector<std::string> notes;
-};
-
-/// One of each file.
-std::vector<SailorRow> sailor_rows(const std::vector<std::string>& files,
-                                   const RowOptions& options) {
-  std::vector<SailorRow> rows;
-  std::map<std::string, SailorLibrary> libraries;
-  for (const std::string& file : files) {
-    const SailorPlan plan = parse_sailor_plan(read_file(file), file);
-    const std::string folder = std::filesystem::path(file).parent_path().string();
-    const auto [library, added] = libraries.try_emplace(
-        options.profiles.empty() ? folder : options.profiles, file, options.profiles);
-    SailorRow row;
-    row.model = library->second.model_of(plan, options.model);
-    row.run.id = plan.name;
-    row.run.pipeline_depth = plan.depth();
-    row.run.scenario = sailor_scenario(plan, *library->second.data_for(plan, row.model));
-    row.run.measured_s = plan.measured_s;
-    if (plan.max_bytes) row.run.measured_bytes = static_cast<double>(*plan.max_bytes);
-    row.run.of_whole_gpu = true;
-    row.notes = library->second.notes(row.model);
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-/// One report per model; `path` names what all are of.
+/// Predicts Sailor's configurations in a report per model; `path` names what all are of.
 std::vector<MeasuredReport> sailor_reports(const std::vector<std::string>& files,
                                            const std::string& path, const RowOptions& options) {
-  std::map<std::string, std::vector<SailorRow>> by_model;
-  for (SailorRow& row : sailor_rows(files, options)) by_model[row.model].push_back(std::move(row));
+  if (files.empty()) return {};
+  std::map<std::string, std::vector<RunRow>> by_model;
+  for (RunRow& row : sailor_rows(files, options)) by_model[row.model].push_back(std::move(row));
   std::vector<MeasuredReport> reports;
-  for (const auto& [model, of_model] : by_model) {
-    std::vector<RunRow> rows;
-    for (const SailorRow& row : of_model) rows.push_back(row.run);
+  for (const auto& [model, rows] : by_model) {
     reports.push_back(rows_report(rows, path, options));
     reports.back().format = fmt::format("Sailor's measured configurations, {}", model);
-    std::ranges::copy(of_model.front().notes, std::back_inserter(reports.back().notes));
   }
   return reports;
 }
@@ -191,7 +156,7 @@ std::vector<RunRow> rows_in(const std::string& path, const RowOptions& options) 
                                       : measured_format(file, text);
     if (format == MeasuredFormat::runs)
       std::ranges::move(parse_run_table(text, file), std::back_inserter(rows));
-    if (format == MeasuredFormat::sailor) rows.push_back(sailor_rows({file}, options).front().run);
+    if (format == MeasuredFormat::sailor) rows.push_back(sailor_rows({file}, options).front());
   }
   if (rows.empty()) throw InputError(path, "holds no table of runs");
   return rows;

@@ -72,6 +72,8 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
   const auto documents = std::make_shared<Documents>();
   std::set<std::string> fitted;
   for (const RunRow& row : rows) {
+    if (!row.note.empty() && std::ranges::count(report.notes, row.note) == 0)
+      report.notes.push_back(row.note);
     if (!row.left_out.empty()) {
       report.notes.push_back(fmt::format("{} left out: {}", row.id, row.left_out));
       if (row.unsupported) ++report.left_out;

@@ -14,7 +14,7 @@ struct RowOptions {
   std::vector<Override> changes;  ///< of each of their scenarios
   EngineChoice engine = EngineChoice::automatic;
   std::string form;             ///< that the file is named as (`--as`); empty: its own
-  std::string profiles, model;  ///< of Sailor's data; empty: looked for (validate/sailor_data.hpp)
+  std::string profiles, model;  ///< of Sailor's data; empty: looked for (validate/sailor_runs.py)
 };
 
 /// What `simulate` says of a row's scenario, beside what was measured.

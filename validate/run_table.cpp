@@ -57,7 +57,9 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "finished",
                                          "class",
                                          "left_out",
-                                         "unsupported"};
+                                         "unsupported",
+                                         "scenario_json",
+                                         "note"};
 
 bool is_known(std::string_view column) {
   const auto is = [&](std::string_view name) { return name == column; };
@@ -110,6 +112,8 @@ class RowReader {
     run.line = row_.line;
     run.id = has("id") ? cell("id") : fmt::format("line {}", row_.line);
     run.row_class = cell("class");
+    run.model = cell("model");
+    run.note = cell("note");
     run.unsupported = !has("left_out") && has("unsupported");
     run.left_out = cell(run.unsupported ? "unsupported" : "left_out");
     if (!run.left_out.empty()) return run;
@@ -122,13 +126,10 @@ class RowReader {
     const std::string of = cell("peak_of");
     if (of.find("stage 0") != std::string::npos) run.peak_of = PeakOf::first_stage;
     run.of_whole_gpu = of.find("nvidia-smi") != std::string::npos || of.starts_with("GPU");
-    write("name", run.id);
-    write_model();
-    write_cluster();
-    write_stack();
-    write("schedule", has("schedule") ? cell("schedule") : "1f1b");
-    if (has("transfers")) write("transfers", cell("transfers"));
-    write_pipeline();
+    if (has("scenario_json"))
+      text_ = map_in("scenario_json").dump(1) + "\n";
+    else
+      write_scenario(run.id);
     run.scenario = std::move(text_);
     return run;
   }
@@ -186,6 +187,16 @@ class RowReader {
   /// A key of a section, where the column says something.
   void write_column(std::string_view key, std::string_view column) {
     if (has(column)) write(fmt::format("  {}", key), cell(column));
+  }
+
+  void write_scenario(const std::string& id) {
+    write("name", id);
+    write_model();
+    write_cluster();
+    write_stack();
+    write("schedule", has("schedule") ? cell("schedule") : "1f1b");
+    if (has("transfers")) write("transfers", cell("transfers"));
+    write_pipeline();
   }
 
   /// "llama" of "llama-1.34b" where no column says it.
@@ -405,6 +416,7 @@ bool is_vtrain(const std::vector<std::string>& columns) {
 }
 
 void require_columns(const CsvTable& table, const std::string& origin) {
+  if (holds(table.columns, "scenario_json")) return;
   std::vector<Diagnostic> wrong;
   for (const char* name : kNeededColumns)
     if (!holds(table.columns, name))
@@ -420,7 +432,8 @@ bool is_run_table(const std::vector<std::string>& columns) {
   constexpr std::ptrdiff_t kMisspelt = 2;  // columns at most: the reader names them
   const auto found =
       std::ranges::count_if(kNeededColumns, [&](const char* name) { return holds(columns, name); });
-  return is_vtrain(columns) || found + kMisspelt >= std::ssize(kNeededColumns);
+  return is_vtrain(columns) || holds(columns, "scenario_json") ||
+         found + kMisspelt >= std::ssize(kNeededColumns);
 }
 
 std::string unknown_columns(const std::string& text, const std::string& origin) {

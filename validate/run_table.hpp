@@ -11,7 +11,9 @@
 // split, reduction, overlap_grad_reduce, stack, source], [iteration_s, samples_per_s or
 // tflops_per_gpu, peak_gib, peak_of, finished, class], [left_out: why a row is none, by whoever
 // made the table; unsupported: why it cannot be predicted, which leaves it out, too, but as an
-// error].
+// error], [note: what a report says of the row].
+//
+// Or `scenario_json`, a whole scenario, with id, [model], pp and what was measured.
 //
 // Or those of vTrain's tables (Bang et al., MICRO'24), known by "iteration time (ms)": # GPUs,
 // global batch, micro batch, hidden size, attention heads, # layers, sequence length, tensor, data
@@ -37,6 +39,8 @@ struct RunRow {
   int line = 0;  ///< in the file
   int pipeline_depth = 1;
   std::string row_class;     ///< of its column `class`; may be empty
+  std::string model;         ///< of its column `model`; may be empty
+  std::string note;          ///< of its column `note`: what a report says of it; may be empty
   std::string left_out;      ///< why there is no scenario; empty: there is one
   bool unsupported = false;  ///< it is left out because it cannot be predicted, not as asked for
   std::string scenario;      ///< as YAML

@@ -1,175 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "validate/sailor.hpp"
 
+#include "base/child_process.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/module_path.hpp"
+#include "scenarios/scenario.hpp"
+#include "traces/byte_sink.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace penstock {
 namespace {
 
-constexpr double kUpdateShare = 1.0 / 3;
-constexpr double kScoreCopies = 3, kLogitsBytes = 14;
-constexpr double kExchange = 4;  // fp32, and one direction after the other
+constexpr const char* kConverter = "validate/sailor_runs.py";
+constexpr int kRefused = 2;  // the converter's status where an input is wrong
 
-/// One stage on the GPUs of one replica.
-struct StageShape {
-  const SailorReplica& gpus;
-  const std::vector<int>& layers;
+/// A file in memory, which has no name and no place on a disk.
+class Scratch {
+ public:
+  Scratch() : file_(::memfd_create("runs", 0)) {
+    if (file_ < 0) throw SystemError::from_errno("make", "a file in memory");
+  }
+  ~Scratch() { ::close(file_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  int descriptor() const { return file_; }
+  std::string text() const { return read_back(fmt::format("/proc/self/fd/{}", file_)); }
+
+ private:
+  int file_;
 };
 
-bool is_embedding(int layer) { return layer == 0; }
-bool is_block(int layer, const SailorData& data) {
-  return layer >= 1 && layer <= data.model.num_layers;
-}
-bool is_head(int layer, const SailorPlan& plan) { return layer == plan.layers() - 1; }
-
-const SailorProfile& profile_of(const SailorData& data, const std::string& gpu) {
-  return data.profiles.at(gpu);
-}
-
-LayerTimes stage_times(const StageShape& stage, int microbatch_size, const SailorData& data) {
-  LayerTimes sum;
-  const SailorProfile& profile = profile_of(data, stage.gpus.gpu);
-  for (const int layer : stage.layers) {
-    const LayerTimes one = profile.times(microbatch_size, stage.gpus.tensor, layer);
-    sum.forward_s += one.forward_s;
-    sum.backward_s += one.backward_s;
-    sum.update_s += one.update_s;
-  }
-  return sum;
+/// Runs a program with its standard output going to `output`. Returns its status, as waitpid()
+/// says it.
+int run_program(const std::vector<std::string>& words, int output) {
+  const ChildResult child = run_in_child(words.front(), [&] {
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    ::dup2(output, STDOUT_FILENO);
+    ::execvp(arguments.front(), arguments.data());
+    return std::string("it could not be started");
+  });
+  if (!child.answer.value_or("").empty())
+    throw SystemError(fmt::format("cannot start '{}'", words.front()));
+  return child.status;
 }
 
-double parameters_of(const StageShape& stage, const SailorPlan& plan, const SailorData& data) {
-  const TensorParallel tensor{stage.gpus.tensor, false};
-  std::int64_t sum = 0;
-  for (const int layer : stage.layers) {
-    if (is_embedding(layer)) sum += data.model.embedding_parameters(tensor);
-    if (is_block(layer, data)) sum += data.model.layer_parameters(tensor);
-    if (is_head(layer, plan)) sum += data.model.head_parameters(tensor);
-  }
-  return static_cast<double>(sum);
-}
-
-/// What a stage takes and holds, per microbatch where that matters; bytes of a rank.
-struct StageNumbers {
-  double forward_s = 0, backward_s = 0, update_s = 0;
-  double parameters = 0, activation = 0, workspace = 0;
-
-  void take_larger(const StageNumbers& other) {
-    for (const auto part :
-         {&StageNumbers::forward_s, &StageNumbers::backward_s, &StageNumbers::update_s,
-          &StageNumbers::parameters, &StageNumbers::activation, &StageNumbers::workspace})
-      this->*part = std::max(this->*part, other.*part);
-  }
-};
-
-StageNumbers numbers_of(const StageShape& stage, const SailorPlan& plan, const SailorData& data) {
-  const TransformerSpec& model = data.model;
-  const TensorParallel tensor{stage.gpus.tensor, false};
-  const double size = plan.microbatch_size;
-  const auto s = static_cast<double>(model.seq_length);
-  const auto blocks = static_cast<double>(
-      std::ranges::count_if(stage.layers, [&](int l) { return is_block(l, data); }));
-  const LayerTimes times = stage_times(stage, plan.microbatch_size, data);
-  StageNumbers out{times.forward_s, times.backward_s, times.update_s};
-  out.parameters = parameters_of(stage, plan, data);
-  out.activation = blocks * model.layer_activation_bytes(size, Recompute::none, tensor);
-  if (blocks > 0)
-    out.workspace += kScoreCopies * model.element_bytes() * size * s * s *
-                     static_cast<double>(model.num_attention_heads) / tensor.degree;
-  if (is_head(stage.layers.back(), plan))
-    out.workspace += kLogitsBytes * size * s * static_cast<double>(model.vocab_rows(tensor));
-  return out;
-}
-
-/// Of each stage, over all pipelines and replicas.
-std::vector<StageNumbers> slowest_stages(const SailorPlan& plan, const SailorData& data) {
-  std::vector<StageNumbers> stages(static_cast<std::size_t>(plan.depth()));
-  for (const SailorPipeline& pipeline : plan.pipelines)
-    for (std::size_t s = 0; s < stages.size(); ++s)
-      for (const SailorReplica& gpus : pipeline.replicas[s])
-        stages[s].take_larger(numbers_of({gpus, pipeline.layers[s]}, plan, data));
-  return stages;
-}
-
-/// What the slowest NIC delivers of messages between stages or, where there are none, of the parts
-/// of gradients that go round.
-double bytes_per_s(const SailorPlan& plan, const SailorData& data, double message_bytes,
-                   const std::vector<StageNumbers>& stages) {
-  const double bytes = plan.depth() > 1
-                           ? message_bytes
-                           : data.model.bytes.reduced * stages[0].parameters / plan.width();
-  double slowest = std::numeric_limits<double>::infinity();
-  for (const SailorPipeline& pipeline : plan.pipelines)
-    for (const auto& replicas : pipeline.replicas)
-      for (const SailorReplica& gpus : replicas)
-        slowest = std::min(slowest, data.network.bytes_per_s(gpus.gpu, gpus.tensor, bytes));
-  return slowest;
-}
-
-std::string list_of(const std::vector<StageNumbers>& stages, double StageNumbers::*part,
-                    double factor, const char* unit) {
-  std::vector<std::string> values;
-  for (const StageNumbers& stage : stages)
-    values.push_back(std::string_view(unit) == "B"
-                         ? fmt::format("{} B", std::llround(factor * stage.*part))
-                         : fmt::format("{} {}", factor * stage.*part, unit));
-  return fmt::format("[{}]", fmt::join(values, ", "));
-}
-
-void require_layers(const SailorPlan& plan, const SailorData& data) {
-  for (const std::string& gpu : plan.gpus()) {
-    const auto profile = data.profiles.find(gpu);
-    invariant(profile != data.profiles.end(), "a plan is predicted without its GPUs' profiles");
-    if (profile->second.layers() != plan.layers())
-      throw InputError(
-          plan.file, fmt::format("has {} layers, but the profile of {} on {} has {}", plan.layers(),
-                                 data.model.name, gpu, profile->second.layers()));
-  }
-  if (plan.layers() < data.model.num_layers + 2)
-    throw InputError(plan.file,
-                     fmt::format("has {} layers; {} has {} blocks, an embedding and a head",
-                                 plan.layers(), data.model.name, data.model.num_layers));
+/// Returns the error that the converter has written as a list of [file, line, column, message].
+InputError error_in(const std::string& problems) {
+  std::vector<Diagnostic> diagnostics;
+  for (const Json& one : Json::parse(problems))
+    diagnostics.push_back({{one[0].get<std::string>(), one[1].get<int>(), one[2].get<int>()},
+                           one[3].get<std::string>(),
+                           "",
+                           1});
+  return InputError(std::move(diagnostics));
 }
 
 }  // namespace
 
-std::string sailor_scenario(const SailorPlan& plan, const SailorData& data) {
-  require_layers(plan, data);
-  const std::vector<StageNumbers> stages = slowest_stages(plan, data);
-  const double message = kExchange * data.model.layer_input_bytes(plan.microbatch_size);
-  const auto& b = data.model.bytes;
-  const auto gpus = plan.gpus();
-  std::string text = fmt::format("name: {}\nmodel:\n", Json(plan.name).dump());
-  const auto add = [&](const char* key, double StageNumbers::*part, double factor,
-                       const char* unit) {
-    text += fmt::format("  {}: {}\n", key, list_of(stages, part, factor, unit));
-  };
-  add("forward", &StageNumbers::forward_s, 1, "s");
-  add("backward", &StageNumbers::backward_s, 1, "s");
-  add("step", &StageNumbers::update_s, kUpdateShare, "s");
-  text += fmt::format("  output: {} B\n", std::llround(message));
-  add("parameters", &StageNumbers::parameters, b.weights, "B");
-  add("gradients", &StageNumbers::parameters, b.gradients, "B");
-  add("optimizer", &StageNumbers::parameters, b.optimizer, "B");
-  add("activation", &StageNumbers::activation, 1, "B");
-  add("workspace", &StageNumbers::workspace, 1, "B");
-  text += fmt::format(
-      "cluster:\n  devices: {}\n  device: {{name: {}}}\n  link: {{bandwidth: {} B/s}}\n"
-      "stack: deepspeed-profiled\nschedule: 1f1b\ntransfers: coupled\n"
-      "pipeline:\n  stages: {}\n  width: {}\n  microbatch_size: {}\n  microbatches: {}\n"
-      "  reduction: {{algorithm: formula}}\n",
-      plan.depth() * plan.width(), Json(fmt::format("{}", fmt::join(gpus, " and "))).dump(),
-      bytes_per_s(plan, data, message, stages), plan.depth(), plan.width(), plan.microbatch_size,
-      plan.microbatches());
-  return text;
+std::vector<RunRow> sailor_rows(const std::vector<std::string>& files, const RowOptions& options) {
+  std::vector<std::string> words{python_program(),
+                                 "-I",
+                                 data_folder() + "/" + kConverter,
+                                 "--problems=json",
+                                 "--profiles=" + options.profiles,
+                                 "--model=" + options.model,
+                                 "--"};
+  for (const std::string& file : files) {
+    static_cast<void>(read_file(file));  // it is there, no giant, and nothing that this run writes
+    words.push_back(file);
+  }
+  const Scratch table;
+  const int status = run_program(words, table.descriptor());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kRefused) throw error_in(table.text());
+  if (status != 0)
+    throw SystemError(fmt::format("{} {} ended {}", words[0], words[2], how_it_ended(status)));
+  return parse_run_table(table.text(), files.front());
 }
 
 }  // namespace penstock

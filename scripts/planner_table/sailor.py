@@ -54,7 +54,7 @@ class Shape:
                 "seq_length": self.sequence, "precision": "mixed-fp16"}
 
 
-# The published shapes, as in validate/sailor_files.cpp; batches of configs/, where they are there.
+# The published shapes, as in validate/sailor_runs.py; batches of configs/, where they are there.
 SHAPES = {
     "OPT-350": Shape(24, 1024, 16, 16, 4096, 50272, 2048, False, 1024, 4),
     "GPT-Neo-2.7": Shape(32, 2560, 20, 20, 10240, 50257, 2048, False, 1024, 4),

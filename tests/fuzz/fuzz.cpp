@@ -22,7 +22,6 @@
 #include "traces/recording.hpp"
 #include "traces/trace_check.hpp"
 #include "validate/run_table.hpp"
-#include "validate/sailor_files.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -213,29 +212,6 @@ void read_runs(const std::string& text) {
   for (const RunRow& row : parse_run_table(text, "a.csv"))
     invariant(!row.id.empty() && row.scenario.empty() != row.left_out.empty(),
               "a row that is neither a scenario nor left out");
-}
-
-/// Each of Sailor's four kinds of files: the first letter says which.
-void read_sailor(const std::string& text) {
-  const std::string rest = text.substr(std::min<std::size_t>(1, text.size()));
-  switch (text.empty() ? '\0' : text[0]) {
-    case 'p': {
-      const SailorPlan plan = parse_sailor_plan(rest, "a.json");
-      invariant(
-          plan.depth() > 0 && plan.width() > 0 && plan.layers() > 0 && plan.microbatches() > 0,
-          "a plan without stages");
-      return;
-    }
-    case 'n':
-      static_cast<void>(SailorNetwork::parse(rest, "a.json").bytes_per_s("A", 1, 1e6));
-      return;
-    case 'm': static_cast<void>(parse_sailor_model(rest, "a.json").parameters()); return;
-    default: {
-      const auto profile = SailorProfile::parse(rest, "a.json");
-      for (int layer = 0; layer < std::min(profile.layers(), 10); ++layer)
-        static_cast<void>(profile.times(1, 1, layer));
-    }
-  }
 }
 
 void read_request(const std::string& text) {
@@ -569,11 +545,6 @@ const Target kTargets[] = {
      .seeds = {"tests/validate/run_table_test.cpp"},
      .written = written_runs,
      .covers = {"validate/run_table.cpp"}},
-    {.name = "sailor",
-     .read = read_sailor,
-     .seeds = {"tests/validate/sailor_test.cpp", "validate/sailor_files.cpp"},
-     .written = written_sailor_files,
-     .covers = {"validate/sailor_files.cpp"}},
     {.name = "calibrated",
      .read = read_profile_of_calibration,
      .seeds = {"tests/scenarios/profiles/*.yaml", "traces/recorded/host/*.yaml",

@@ -347,21 +347,6 @@ std::vector<std::string> written_runs() {
           header + "4,32,4,1024,16,2,1024,1,1,4,220\n2,16000000,1,1024,16,2,1024,1,1,2,220\n"};
 }
 
-/// The first letter says which of the four kinds.
-std::vector<std::string> written_sailor_files() {
-  const std::string stage = R"([[[["A100-40",4,"us-a"]],2],[[["V100-16",2,"us-a"]],1]])";
-  const std::string pipeline =
-      R"({"layers_per_stage":[[0,1],[2,3]],"tmp_per_stage":[)" + stage + "," + stage + "]}";
-  return {R"(p{"pipeline_list":[)" + pipeline + "," + pipeline +
-              R"(],"mbs":2,"gbs":64,"real":1.5,"red_grads":0.1,"max_mem":1000000})",
-          R"(n{"inter":{"A":{"2":[[-1,4,10],20e9],"4":[[-1,4,9],10e9]}},)"
-          R"("intra":{"A":{"2":[[0,1,2],30e9]}}})",
-          R"(m{"model":"tiny","num_layers":2,"hidden_size":64,"heads":4,"vocab_size":512,)"
-          R"("sequence_length":128})",
-          R"(t{"1":{"1":{"0":[3,2,0],"1":[3,2,0.5]},"4":{"0":[6,2,0],"1":[1,1,0]}},)"
-          R"("2":{"1":{"0":[5,4,0],"1":[5,4,0]}}})"};
-}
-
 namespace {
 
 /// Texts that nest without end, longer than a stack is deep where a reader calls itself for each

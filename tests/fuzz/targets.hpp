@@ -48,7 +48,6 @@ std::vector<std::string> written_databases();
 std::vector<std::string> written_answers();
 std::vector<std::string> written_blocks();
 std::vector<std::string> written_runs();
-std::vector<std::string> written_sailor_files();
 
 /// A word of the ranks' protocol, as hw/host/rendezvous.cpp frames it.
 std::string greeting(char kind, std::int32_t number, const std::string& first,

@@ -43,6 +43,23 @@ TEST(RunTable, ARowIsAScenarioAndWhatWasMeasured) {
     EXPECT_NE(row.scenario.find(line), std::string::npos) << line << row.scenario;
 }
 
+TEST(RunTable, ARowMayHoldAWholeScenario) {
+  const std::string columns = "id,model,pp,scenario_json,iteration_s,note\n";
+  const std::string text =
+      columns + R"(a,tiny,2,"{""name"": ""a"", ""pipeline"": {""stages"": 2}}",1.5,estimated)"
+                "\n";
+  EXPECT_EQ(measured_format("t.csv", text), MeasuredFormat::runs);
+  EXPECT_EQ(unknown_columns(text, "t.csv"), "");
+  const RunRow row = parse_run_table(text, "t.csv").at(0);
+  EXPECT_EQ(row.scenario, "{\n \"name\": \"a\",\n \"pipeline\": {\n  \"stages\": 2\n }\n}\n");
+  EXPECT_EQ(row.pipeline_depth, 2);
+  EXPECT_EQ(row.measured_s, 1.5);
+  EXPECT_EQ(row.model, "tiny");
+  EXPECT_EQ(row.note, "estimated");
+  EXPECT_NE(errors_of(columns + "a,tiny,2,[1],1.5,\n").find("'scenario_json': must be a map"),
+            std::string::npos);
+}
+
 TEST(RunTable, MegatronOverlapsItsReductionWhereAColumnSaysSo) {
   const auto scenario = [](const std::string& columns, const std::string& cells) {
     return parse_run_table(
