@@ -28,7 +28,7 @@ def scalar(text):
 
 def shipped(folder):
     shutil.rmtree(folder, ignore_errors=True)
-    for path in sorted([*ROOT.glob("models/**/*.yaml"), *ROOT.glob("scenarios/*.yaml")]):
+    for path in sorted([*ROOT.glob("models/**/*.yaml"), *ROOT.glob("scenarios/**/*.yaml")]):
         document = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
         to = folder / path.relative_to(ROOT)
         to.parent.mkdir(parents=True, exist_ok=True)

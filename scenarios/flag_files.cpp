@@ -5,6 +5,7 @@
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/import_tables.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <fmt/format.h>
@@ -20,65 +21,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Another tool's key, '_' as '-', and Megatron's option.
-struct OtherName {
-  std::string_view theirs, megatron;
-};
-
-constexpr OtherName kNeMoNames[] = {
-    {"encoder-seq-length", "seq-length"},
-    {"devices", "nproc-per-node"},
-    {"num-nodes", "nnodes"},
-    {"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
-    {"activations-checkpoint-granularity", "recompute-granularity"},
-    {"activations-checkpoint-method", "recompute-method"},
-    {"activations-checkpoint-num-layers", "recompute-num-layers"},
-    {"num-layers-in-first-pipeline-stage", "decoder-first-pipeline-num-layers"},
-    {"num-layers-in-last-pipeline-stage", "decoder-last-pipeline-num-layers"},
-    {"account-for-loss-in-pipeline-split", "account-for-loss-in-pipeline-split"},
-    {"num-moe-experts", "num-experts"},
-    {"fp8", "fp8-format"},
-    {"use-flash-attention", "use-flash-attn"},
-    {"ub-tp-comm-overlap", "tp-comm-overlap"},
-    {"fsdp", "use-torch-fsdp2"}};
-
-/// Of NeMo's trainer and model: how long it runs, what it writes, which kernels are fused.
-constexpr std::string_view kSilentInNeMo =
-    " accelerator accumulate-grad-batches activations-checkpoint-layers-per-pipeline "
-    "apply-rope-fusion attention-type barrier-with-l1-time batch-p2p-comm benchmark betas "
-    "bias-activation-fusion bias-dropout-add-fusion bias-dropout-fusion contiguous-grad-buffer "
-    "deterministic do-layer-norm-weight-decay enable-checkpointing enable-model-summary eps "
-    "ffn-dropout gc-interval get-attention-mask-from-fusion grad-allreduce-chunk-size-mb "
-    "grad-div-ar-fusion gradient-clip-val headscale library limit-test-batches limit-train-batches "
-    "limit-val-batches log-every-n-steps logger max-epochs max-steps max-time mcore-gpt "
-    "megatron-amp-o2 merges-file name native-amp-growth-interval native-amp-init-scale "
-    "normalize-attention-scores num-micro-batches-with-partial-activation-checkpoints "
-    "num-sanity-val-steps onnx-safe openai-gelu overlap-p2p-comm persist-layer-norm post-process "
-    "pre-process replace-sampler-ddp resume-from-checkpoint rotary-percentage sync-batch-comm "
-    "tokenizer-library tokenizer-vocab-file transformer-block-type transformer-engine "
-    "use-cpu-initialization use-distributed-sampler val-check-interval params-dtype autocast-dtype "
-    "autocast-enabled pipeline-dtype gradient-accumulation-fusion persist-layer-norm "
-    "masked-softmax-fusion tokenizer-merge-file tokenizer-delimiter "
-    "tokenizer-sentencepiece-legacy ";
-
-constexpr OtherName kNeoXNames[] = {
-    {"pipe-parallel-size", "pipeline-model-parallel-size"},
-    {"model-parallel-size", "tensor-model-parallel-size"},
-    {"num-kv-heads", "num-key-value-heads"},
-    {"train-micro-batch-size-per-gpu", "micro-batch-size"},
-    {"train-batch-size", "global-batch-size"},
-    {"no-weight-tying", "untie-embeddings-and-output-weights"},
-    {"num-gpus", "nproc-per-node"},
-    {"num-nodes", "nnodes"},
-    {"moe-num-experts", "num-experts"},
-    {"moe-top-k", "moe-router-topk"},
-    {"expert-interval", "moe-layer-freq"},
-    {"make-vocab-size-divisible-by", "make-vocab-size-divisible-by"}};
-
 std::string dashed(std::string text) {
   std::ranges::replace(text, '_', '-');
   text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
   return lower_case(text);
+}
+
+/// Returns Megatron's option that another tool's key is (scenarios/import), or the key itself.
+std::string megatron_name(const std::string& others, const std::string& key) {
+  const std::string_view named =
+      others.empty() ? std::string_view() : said_of(import_table(others, "names"), key);
+  return named.empty() ? key : std::string(named);
 }
 
 bool says_yes(const Value* value) {
@@ -138,7 +91,9 @@ class OptionReader {
 /// Keys of a section of Megatron-LM's own names, those of maps within it as well.
 class FlagSection {
  public:
-  FlagSection(OptionReader& out, std::span<const OtherName> names) : out_(out), names_(names) {}
+  /// `others`: whose names some keys have (scenarios/import); none: all are Megatron's.
+  explicit FlagSection(OptionReader& out, std::string others = {})
+      : out_(out), others_(std::move(others)) {}
 
   void read(const Value& section, const std::string& prefix = "") {
     for (const Value::Entry& e : section.entries) {
@@ -181,15 +136,14 @@ class FlagSection {
       if (e.value.kind != Value::Kind::null) add("group-query-attention");
     } else if (key == "name" && text.find("distributed_fused_adam") != text.npos) {
       add("use-distributed-optimizer");
-    } else if (names_.empty() || kSilentInNeMo.find(" " + key + " ") == kSilentInNeMo.npos) {
-      const auto known = std::ranges::find(names_, key, &OtherName::theirs);
-      out_.add_option(known == names_.end() ? key : std::string(known->megatron), e.value,
+    } else if (others_.empty() || !lists(import_table(others_, "silent"), key)) {
+      out_.add_option(megatron_name(others_, key), e.value,
                       prefix.empty() ? e.key.text : "tokenizer." + e.key.text);
     }
   }
 
   OptionReader& out_;
-  std::span<const OtherName> names_;
+  std::string others_;
 };
 
 // ---- Megatron-LM's own
@@ -235,7 +189,7 @@ void read_model_file(const std::string& path, OptionReader& out, std::set<std::s
       if (const auto named = file_near(path, item.text)) read_model_file(*named, out, open);
     return true;
   });
-  FlagSection(out, {}).read(own);
+  FlagSection(out).read(own);
 }
 
 /// A model by a Primus file's name is shipped, or lies beside the job.
@@ -293,7 +247,7 @@ void read_primus(Value modules, MegatronJob& job, OptionReader& out) {
                         : ""));
   const Value* model = entry(trainer, "model");
   if (model != nullptr && job.model.empty()) read_model_named(*model, job, out);
-  if (const Value* overrides = entry(trainer, "overrides")) FlagSection(out, {}).read(*overrides);
+  if (const Value* overrides = entry(trainer, "overrides")) FlagSection(out).read(*overrides);
   // primus/configs/modules/megatron/pre_trainer.yaml and models/megatron/language_model.yaml
   out.has_option("bf16") || out.has_option("fp16")
       ? void()
@@ -305,25 +259,13 @@ void read_primus(Value modules, MegatronJob& job, OptionReader& out) {
 
 /// Throws InputError where NeMo's model is no single stack of layers.
 void refuse_other_nemo(const Value& model, const std::string& origin) {
-  constexpr std::pair<std::string_view, const char*> kOthers[] = {
-      {"mm-cfg", "it has a vision encoder, too"},
-      {"vision-encoder", "it has a vision encoder, too"},
-      {"vision-config", "it has a vision encoder, too"},
-      {"vision-transformer-config", "it has a vision encoder, too"},
-      {"vision-projection-config", "it has a vision encoder, too"},
-      {"multimodal", "it has encoders, too"},
-      {"unet-config", "it is a diffusion model"},
-      {"encoder", "it has an encoder and a decoder"},
-      {"decoder", "it has an encoder and a decoder"},
-      {"encoder-num-layers", "it has an encoder and a decoder"},
-      {"hybrid-override-pattern", "its layers are of several kinds"}};
-  for (const auto& [key, why] : kOthers)
-    if (const Value* found = entry(&model, key); found != nullptr && !is_null(*found))
+  for (const auto& [key, why] : import_table("nemo", "other_models").entries)
+    if (const Value* found = entry(&model, key.text); found != nullptr && !is_null(*found))
       throw InputError(origin,
                        fmt::format("'model.{}' trains no decoder-only GPT: {}. Such a model "
                                    "is not read from flags; give its costs (`penstock init` "
                                    "shows the keys of a model by costs)",
-                                   printable(std::string(key)), why));
+                                   printable(key.text), why.text));
   for (const Value::Entry& e : model.entries)
     if (e.value.kind == Value::Kind::map && dashed(e.key.text) == "config")
       refuse_other_nemo(e.value, origin);
@@ -364,17 +306,15 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
   if (const Value* peft = entry(&document, "peft");
       peft != nullptr && !is_null(*peft) && lower_case(peft->text) != "none")
     out.add_option("peft", "", *peft, "peft");
-  FlagSection section(out, kNeMoNames);
+  FlagSection section(out, "nemo");
   for (const char* name : {"trainer", "model", "train", "data", "optim", "optimizer", "ddp", "dist",
                            "mixed-precision", "tokenizer", "dataset", "comm-overlap"}) {
     const Value* part = entry(&document, name);
     if (part == nullptr) continue;
     Value kept = *part;
     std::erase_if(kept.entries, [](const Value::Entry& e) {
-      static constexpr std::string_view kSilent[] = {"data",      "nsys-profile", "sched",
-                                                     "callbacks", "logger",       "optim-extra"};
       return e.value.kind == Value::Kind::map &&
-             std::ranges::find(kSilent, dashed(e.key.text)) != std::end(kSilent);
+             lists(import_table("nemo", "silent_maps"), dashed(e.key.text));
     });
     if (kept.kind == Value::Kind::map) {
       section.read(kept, std::string_view(name) == "tokenizer" ? "tokenizer-" : "");
@@ -450,18 +390,6 @@ void refuse_other_attention(const Value& config, const std::string& origin) {
 }
 
 void read_neox(const Value& document, const std::string& origin, OptionReader& out) {
-  static constexpr std::string_view kElsewhere[] = {"fp16",
-                                                    "bf16",
-                                                    "zero-optimization",
-                                                    "optimizer",
-                                                    "activation",
-                                                    "intermediate-size",
-                                                    "attention-config",
-                                                    "gradient-accumulation-steps",
-                                                    "mlp-multiple-of",
-                                                    "mlp-type",
-                                                    "precision",
-                                                    "data-types"};
   out.add_option("deepspeed", "", document, "GPT-NeoX runs on DeepSpeed");
   const std::string activation = entry(&document, "activation") == nullptr
                                      ? ""
@@ -486,11 +414,9 @@ void read_neox(const Value& document, const std::string& origin, OptionReader& o
   }
   for (const Value::Entry& e : document.entries) {
     const std::string key = dashed(e.key.text);
-    if (std::ranges::find(kElsewhere, key) != std::end(kElsewhere)) continue;
+    if (lists(import_table("gpt-neox", "read_apart"), key)) continue;
     if (e.value.kind == Value::Kind::map) continue;
-    const auto known = std::ranges::find(kNeoXNames, key, &OtherName::theirs);
-    out.add_option(known == std::end(kNeoXNames) ? key : std::string(known->megatron), e.value,
-                   e.key.text);
+    out.add_option(megatron_name("gpt-neox", key), e.value, e.key.text);
   }
   read_deepspeed(document, out);
   const Value* half = entry(&document, "fp16");
@@ -581,7 +507,7 @@ void read_flag_file(const std::string& text, MegatronJob& job) {
         "starts it. Import that, with this file beside it: penstock import "
         "megatron-args train.sh");
   } else {
-    FlagSection(out, {}).read(document);
+    FlagSection(out).read(document);
   }
 }
 
@@ -614,7 +540,7 @@ void read_yaml_cfg(MegatronJob& job) {
                                              "it there, or import it alone",
                                              printable(file->name)));
   OptionReader out(job);
-  FlagSection(out, {}).read(load_document(file->path));
+  FlagSection(out).read(load_document(file->path));
 }
 
 void read_deepspeed_config(MegatronJob& job) {

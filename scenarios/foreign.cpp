@@ -3,8 +3,7 @@
 
 #include "base/suggest.hpp"
 #include "models/layer_form.hpp"
-#include "scenarios/foreign_keys.hpp"
-#include "scenarios/foreign_types.hpp"
+#include "scenarios/import_tables.hpp"
 #include "scenarios/not_modelled.hpp"
 
 #include <fmt/format.h>
@@ -19,9 +18,45 @@ namespace {
 
 constexpr std::size_t kMostSuggestedKeys = 200;  // each is compared with all keys
 
-/// Is a model without it another model, so that there is no stand-in?
-bool is_essential(std::string_view why) {
-  return why == kNoEncoder || why == kNoStates || why == kNoHybrid;
+/// Returns a table of what configurations of Hugging Face say (scenarios/import/huggingface.yaml).
+const Value& hf_table(const char* name) { return import_table("huggingface", name); }
+
+/// What a `model_type` says that its configuration need not.
+struct ForeignType {
+  std::string_view name;
+  const Value* facts;     ///< keys of ours; the first is the family
+  const Value* defaults;  ///< of keys that its files may leave out, as they write them, or null
+  std::string_view bias;  ///< what its attention_bias gives biases
+};
+
+/// Returns none where it is not known.
+std::optional<ForeignType> find_foreign_type(std::string_view name) {
+  for (const auto& [key, row] : hf_table("types").entries) {
+    if (key.text != name) continue;
+    const std::string_view bias = said_of(row, "attention_bias");
+    return ForeignType{key.text, row.find("facts"), row.find("defaults"),
+                       bias.empty() ? "attention" : bias};
+  }
+  return std::nullopt;
+}
+
+/// Returns the row of `beyond` that has this key, or null.
+const Value* beyond_us(std::string_view key) {
+  for (const Value& row : hf_table("beyond").items)
+    if (lists(*row.find("keys"), key)) return &row;
+  return nullptr;
+}
+
+/// Returns why there are no experts.
+std::string no_mixture() { return std::string(said_of(*beyond_us("num_experts"), "why")); }
+
+/// Returns whether a key changes nothing that is predicted.
+bool is_meaningless(std::string_view key) {
+  const auto begins = [&](const Value& with) { return key.starts_with(with.text); };
+  const auto ends = [&](const Value& with) { return key.ends_with(with.text); };
+  return lists(hf_table("ignored"), key) ||
+         std::ranges::any_of(hf_table("ignored_beginnings").items, begins) ||
+         std::ranges::any_of(hf_table("ignored_endings").items, ends);
 }
 
 bool is_positive(const Value& value) {
@@ -53,7 +88,7 @@ double first_of(const Value& document, std::initializer_list<const char*> keys) 
 /// The entry that says how many experts there are, or null; one expert is an MLP as any other.
 const Value::Entry* experts_of(const Value& document) {
   for (const Value::Entry& entry : document.entries)
-    if (contains(kExpertCounts, entry.key.text) && std::atof(entry.value.text.c_str()) > 1)
+    if (lists(hf_table("expert_counts"), entry.key.text) && std::atof(entry.value.text.c_str()) > 1)
       return &entry;
   return nullptr;
 }
@@ -62,7 +97,7 @@ const Value::Entry* experts_of(const Value& document) {
 bool says_dense(const Value& document) {
   return experts_of(document) == nullptr &&
          std::ranges::any_of(document.entries, [](const Value::Entry& entry) {
-           return contains(kExpertCounts, entry.key.text);
+           return lists(hf_table("expert_counts"), entry.key.text);
          });
 }
 
@@ -122,7 +157,7 @@ class Adoption {
     return entry != nullptr && entry->value.text == text;
   }
 
-  bool is_of(std::string_view type) const { return type_ != nullptr && type_->name == type; }
+  bool is_of(std::string_view type) const { return type_ && type_->name == type; }
 
   /// Of a mixture of experts: what can be asked instead.
   std::string nearest_without_experts() const {
@@ -213,9 +248,8 @@ class Adoption {
 
   void rename_keys() {
     for (Value::Entry& entry : document_.entries) {
-      const auto* renamed =
-          std::ranges::find(kRenamed, entry.key.text, [](const auto& r) { return r.first; });
-      if (renamed != std::end(kRenamed)) entry.key.text = renamed->second;
+      const std::string_view renamed = said_of(hf_table("renamed"), entry.key.text);
+      if (!renamed.empty()) entry.key.text = renamed;
     }
   }
 
@@ -229,26 +263,27 @@ class Adoption {
     if (said == nullptr && published_) return take_published();
     if (said == nullptr) return find_type_by_activation();
     type_ = find_foreign_type(said->value.text);
-    if (const auto what = other_than_decoder(said->value.text); !what.empty())
+    if (const auto what = said_of(hf_table("others"), said->value.text); !what.empty())
       return diagnostics_.add_error(said->value,
                                     fmt::format("the {} '{}' is {}, which is not modelled: only "
                                                 "decoders of alike layers are",
                                                 said->key.text, said->value.text, what));
-    if (type_ != nullptr || experts_of(document_) != nullptr) return;  // which are refused
+    if (type_ || experts_of(document_) != nullptr) return;  // which are refused
     if (is_like_llama()) return take_by_keys(printable(said->value.text));
+    std::vector<std::string> known;
+    for (const auto& row : hf_table("types").entries) known.push_back(row.key.text);
     // No suggestion: a neighbour in spelling is another model.
     diagnostics_.add_error(
         said->value,
         fmt::format("the {} '{}' is not known (known: {}); give the model's sizes as keys of a "
                     "scenario's 'model' (docs/scenario.md)",
-                    said->key.text, printable(said->value.text),
-                    fmt::join(foreign_type_names(), ", ")));
+                    said->key.text, printable(said->value.text), fmt::join(known, ", ")));
   }
 
   const Value::Entry* gated_activation() const {
-    for (const std::string_view key : kActivations) {
-      const Value::Entry* entry = given(key);
-      if (entry != nullptr && contains(kGated, entry->value.text)) return entry;
+    for (const Value& key : hf_table("activations").items) {
+      const Value::Entry* entry = given(key.text);
+      if (entry != nullptr && lists(hf_table("gated"), entry->value.text)) return entry;
     }
     return nullptr;
   }
@@ -294,13 +329,13 @@ class Adoption {
 
   void adopt(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
-    if (key == "family" || key == "model_type" || contains(kActivations, key)) return;
+    if (key == "family" || key == "model_type" || lists(hf_table("activations"), key)) return;
     if (is_settled_together(key) || refused(entry) || translated(entry) || superseded(key)) return;
     if (find_key("model", key) != nullptr) return keep(entry);
     if (is_meaningless(key)) return meaningless_.push_back(key);
     if (unknown_.size() >= kMostSuggestedKeys) return unknown_.push_back(key);
     std::vector<std::string> known = keys_of("model");
-    for (const auto& renamed : kRenamed) known.emplace_back(renamed.first);
+    for (const auto& renamed : hf_table("renamed").entries) known.push_back(renamed.key.text);
     const std::string near = nearest(key, known);
     if (near.empty() && entry.value.text == "false") return meaningless_.push_back(key);
     unknown_.push_back(near.empty() ? key : fmt::format("{} (did you mean '{}'?)", key, near));
@@ -308,26 +343,24 @@ class Adoption {
 
   /// Keys that mean something only with others.
   bool is_settled_together(std::string_view key) {
-    return contains(kWindowKeys, key) || contains(kDropoutKeys, key) ||
-           std::ranges::find(kBiasKeys, key, [](const auto& b) { return b.first; }) !=
-               std::end(kBiasKeys) ||
-           key == "attention_out_bias" || key == "multi_query" || key == "alibi" ||
-           key == "new_decoder_architecture" || key == "multi_query_attention" ||
-           key == "attn_type" || key == "learned_pos_emb" || (key == "num_ln_in_parallel_attn") ||
-           key == "group_query_attention";
+    return lists(hf_table("windows"), key) || lists(hf_table("dropouts"), key) ||
+           hf_table("biases").find(std::string(key)) != nullptr || key == "attention_out_bias" ||
+           key == "multi_query" || key == "alibi" || key == "new_decoder_architecture" ||
+           key == "multi_query_attention" || key == "attn_type" || key == "learned_pos_emb" ||
+           (key == "num_ln_in_parallel_attn") || key == "group_query_attention";
   }
 
   bool refused(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
-    const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
-    if (beyond == std::end(kBeyondUs)) return refused_parallelism(entry);
+    const Value* beyond = beyond_us(key);
+    if (beyond == nullptr) return refused_parallelism(entry);
     const Value::Entry* experts = experts_of(document_);
-    const bool of_experts = beyond->second == kNoMixture;
+    const bool of_experts = said_of(*beyond, "what") == "experts";
     if (!is_positive(entry.value) || (of_experts && says_dense(document_))) return true;
     if (experts == nullptr || !of_experts)
-      diagnostics_.add_error(entry.key, beyond->second);
+      diagnostics_.add_error(entry.key, std::string(said_of(*beyond, "why")));
     else if (experts->key.text == key)  // the others say the same
-      diagnostics_.add_error(entry.key, kNoMixture + nearest_without_experts());
+      diagnostics_.add_error(entry.key, no_mixture() + nearest_without_experts());
     return true;
   }
 
@@ -365,7 +398,7 @@ class Adoption {
       if (yes) keep(entry, "positions", "rotary");
       return true;
     }
-    if (contains(kNormsOfQueries, key)) {
+    if (lists(hf_table("norms_of_queries"), key)) {
       const bool wide = is_of("cohere") || is_of("cohere2") || is_of("stablelm");
       if (yes) keep(entry, "qk_norm", wide ? "width" : "head");
       return true;
@@ -386,17 +419,16 @@ class Adoption {
   /// A word for one of our choices.
   bool meant(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
-    const auto of_key = [&](const Meaning& m) { return m.key == key; };
-    if (std::ranges::none_of(kMeanings, of_key)) return false;
+    const Value* meanings = hf_table("meanings").find(key);
+    if (meanings == nullptr) return false;
     // Megatron states learned ones beside the rotary ones, too.
     if (key == "position_embedding_type" && is("use_rotary_position_embeddings", "true"))
       return true;
-    const std::string word = fmt::format("|{}|", entry.value.text);
-    for (const Meaning& m : kMeanings)
-      if (of_key(m) && m.words.find(word) != m.words.npos) {
-        keep(entry, std::string(m.ours).c_str(), std::string(m.value));
-        return true;
-      }
+    for (const Value& m : meanings->items) {
+      if (!lists(*m.find("words"), entry.value.text)) continue;
+      keep(entry, m.find("key")->text.c_str(), m.find("value")->text);
+      return true;
+    }
     diagnostics_.add_error(
         entry.value, fmt::format("'{}: {}' is not modelled", key, printable(entry.value.text)));
     return true;
@@ -438,7 +470,7 @@ class Adoption {
   bool superseded(std::string_view key) const {
     if (key == "max_seq_len" || key == "model_max_length")
       return given("max_position_embeddings") != nullptr || given("seq_length") != nullptr;
-    if (contains(kLongest, key)) return given("seq_length") != nullptr;
+    if (lists(hf_table("longest"), key)) return given("seq_length") != nullptr;
     if (key == "vocab_size") return given("padded_vocab_size") != nullptr;
     return false;
   }
@@ -534,15 +566,11 @@ class Adoption {
 
   void settle_biases() {
     Biases usual = Biases::none;
-    if (type_ != nullptr) {
-      const auto at = type_->facts.find("biases: ");
-      usual =
-          form_of(type_->facts.starts_with("family: llama") ? Family::llama : Family::gpt).biases;
-      if (at != type_->facts.npos) {
-        const std::string_view rest = type_->facts.substr(at + 8);
-        const auto* name = std::ranges::find(kBiasesNames, rest.substr(0, rest.find(',')));
-        usual = static_cast<Biases>(name - std::begin(kBiasesNames));
-      }
+    if (type_) {
+      const bool llama = said_of(*type_->facts, "family") == "llama";
+      usual = form_of(llama ? Family::llama : Family::gpt).biases;
+      if (const std::string_view biases = said_of(*type_->facts, "biases"); !biases.empty())
+        usual = static_cast<Biases>(std::ranges::find(kBiasesNames, biases) - kBiasesNames);
     } else {
       usual = Biases::all;
     }
@@ -557,7 +585,9 @@ class Adoption {
       if (which == "mlp" || which == "all") mlp = yes;
     };
     for (const bool all : {true, false}) {  // what all have first, what some have then
-      for (const auto& [key, which] : kBiasKeys) {
+      for (const auto& row : hf_table("biases").entries) {
+        const std::string& key = row.key.text;
+        const std::string_view which = row.value.text;
         const Value::Entry* entry = given(key);
         const bool is_all = which.ends_with("all");
         if (entry == nullptr || is_all != all || (key == "no_bias" && is_of("qwen"))) continue;
@@ -578,8 +608,8 @@ class Adoption {
 
   void settle_dropout() {
     bool said = false, some = false;
-    for (const std::string_view key : kDropoutKeys) {
-      const Value::Entry* entry = given(key);
+    for (const Value& key : hf_table("dropouts").items) {
+      const Value::Entry* entry = given(key.text);
       said = said || entry != nullptr;
       some = some || (entry != nullptr && is_positive(entry->value));
     }
@@ -615,7 +645,7 @@ class Adoption {
                         : given("use_sliding_window")
                             ? static_cast<int>(std::clamp(number_of("max_window_layers"), 0.0, 1e6))
                             : 0;
-    const bool unless_said = type_ != nullptr && type_->name.starts_with("qwen");
+    const bool unless_said = type_ && type_->name.starts_with("qwen");
     const bool off = is("use_sliding_window", "false") ||
                      (unless_said && given("use_sliding_window") == nullptr) ||
                      (layers > 0 && without >= layers);
@@ -646,7 +676,7 @@ class Adoption {
           kept_, [&](const Value::Entry& e) { return e.key.text == key && e.value.text == text; });
     };
     if (!extra_parameters_.empty()) add_default("extra_parameters", extra_parameters_);
-    if (type_ == nullptr) {
+    if (!type_) {
       const bool gated = has("gated_mlp", "true");
       if (gated && number_of("ffn_hidden_size") == 0)
         diagnostics_.add_error(document_, "a gated MLP ('swiglu') needs 'ffn_hidden_size', too");
@@ -659,16 +689,17 @@ class Adoption {
           fmt::format("the model_type '{}' is not known, and not all of its keys are: {}",
                       printable(origin_->value.text), listed(unknown_)));
     }
-    each_fact(type_->facts, [&](const std::string& key, std::string_view value) {
-      const bool of_window = key == "full_attention_every";
-      if (!of_window || (!no_window_ && !no_pattern_)) add_default(key.c_str(), value);
-    });
+    for (const auto& [key, value] : type_->facts->entries) {
+      const bool of_window = key.text == "full_attention_every";
+      if (!of_window || (!no_window_ && !no_pattern_)) add_default(key.text.c_str(), value.text);
+    }
     std::vector<std::string> defaults;
-    each_fact(type_->sizes, [&](const std::string& key, std::string_view value) {
+    for (const auto& [key, value] :
+         type_->defaults != nullptr ? type_->defaults->entries : std::vector<Value::Entry>{}) {
       const auto before = kept_.size();
-      if (key != "sliding_window" || !no_window_) add_default(key.c_str(), value);
-      if (kept_.size() > before) defaults.push_back(fmt::format("{}: {}", key, value));
-    });
+      if (key.text != "sliding_window" || !no_window_) add_default(key.text.c_str(), value.text);
+      if (kept_.size() > before) defaults.push_back(fmt::format("{}: {}", key.text, value.text));
+    }
     if (!defaults.empty())
       notes_.push_back(fmt::format("{}: not said, so as {} has it: {}", document_.source->name,
                                    type_->name, fmt::join(defaults, ", ")));
@@ -678,22 +709,13 @@ class Adoption {
       drop("full_attention_every");
   }
 
-  /// Calls with each key and value of "key: value, key: value".
-  static void each_fact(std::string_view facts, auto&& call) {
-    while (!facts.empty()) {
-      const auto end = std::min(facts.find(", "), facts.size()), colon = facts.find(": ");
-      call(std::string(facts.substr(0, colon)), facts.substr(colon + 2, end - colon - 2));
-      facts.remove_prefix(std::min(facts.size(), end + 2));
-    }
-  }
-
   /// Megatron lists the defaults of moe_* beside `num_experts: null`.
   void check_experts() {
     const bool none = says_dense(document_);
     for (const Value::Entry& entry : document_.entries) {
       if (!entry.key.text.starts_with("moe_")) continue;
       if (!none && is_positive(entry.value)) {
-        if (experts_of(document_) == nullptr) diagnostics_.add_error(entry.key, kNoMixture);
+        if (experts_of(document_) == nullptr) diagnostics_.add_error(entry.key, no_mixture());
       } else if (entry.value.kind != Value::Kind::null) {
         meaningless_.push_back(entry.key.text);
       }
@@ -703,7 +725,7 @@ class Adoption {
   Value& document_;
   Diagnostics& diagnostics_;
   std::vector<std::string>& notes_;
-  const ForeignType* type_ = nullptr;
+  std::optional<ForeignType> type_;
   std::optional<Value::Entry> origin_;  ///< where the file says its type
   bool published_ = false, by_keys_ = false, no_window_ = false, no_pattern_ = false;
   std::string missing_, extra_parameters_;
@@ -718,7 +740,7 @@ std::vector<std::string> take_out_experts(Value& document) {
     if (entry.key.text == "text_config" && entry.value.kind == Value::Kind::map)
       return take_out_experts(entry.value);
   if (const Value* type = document.find("model_type");
-      type != nullptr && !other_than_decoder(type->text).empty())
+      type != nullptr && !said_of(hf_table("others"), type->text).empty())
     return {};
   const double width = width_of_experts(document);
   if (experts_of(document) == nullptr || width == 0) return {};
@@ -727,17 +749,19 @@ std::vector<std::string> take_out_experts(Value& document) {
   std::string sibling;
   std::erase_if(document.entries, [&](const Value::Entry& entry) {
     const std::string& key = entry.key.text;
-    gated = gated || (contains(kActivations, key) && contains(kGated, entry.value.text)) ||
+    gated = gated ||
+            (lists(hf_table("activations"), key) && lists(hf_table("gated"), entry.value.text)) ||
             (key == "swiglu" && is_positive(entry.value));
-    if (key == "model_type") sibling = dense_sibling(entry.value.text);
-    const auto beyond = std::ranges::find(kBeyondUs, key, [](const auto& b) { return b.first; });
-    if (beyond != std::end(kBeyondUs) && is_essential(beyond->second)) return false;
-    if (beyond == std::end(kBeyondUs))
+    if (key == "model_type") sibling = said_of(hf_table("dense_siblings"), entry.value.text);
+    const Value* beyond = beyond_us(key);
+    // A model without it is another model, so that there is no stand-in.
+    if (beyond != nullptr && said_of(*beyond, "what") == "model") return false;
+    if (beyond == nullptr)
       return key == "shared_expert_intermediate_size" || key.starts_with("moe_") ||
              key == "intermediate_size" || key == "ffn_hidden_size" || key == "model_type";
     if (is_positive(entry.value))
-      missing.push_back(
-          fmt::format("{} {}: {}", printable(key), printable(entry.value.text), beyond->second));
+      missing.push_back(fmt::format("{} {}: {}", printable(key), printable(entry.value.text),
+                                    said_of(*beyond, "why")));
     return true;
   });
   const auto add = [&](const char* key, std::string text) {
@@ -762,7 +786,7 @@ void adopt_foreign_model(Value& document, Diagnostics& diagnostics,
 std::string note_on_length(const Value& model) {
   for (const Value::Entry& entry : model.entries) {
     const bool foreign = entry.key.source != nullptr && entry.key.source->name.ends_with(".json");
-    if (!foreign || !contains(kLongest, entry.key.text)) continue;
+    if (!foreign || !lists(hf_table("longest"), entry.key.text)) continue;
     return fmt::format(
         "{}: seq_length {} is the file's {}, the longest the model can take; set model.seq_length "
         "to what you train with, as in {{base: FILE, seq_length: 4096}}",

@@ -55,9 +55,8 @@ std::string as_comment(const std::string& text) {
   return line.size() <= kLongest ? line : line.substr(0, kLongest) + "...";
 }
 
-ImportNotes::ImportNotes(std::vector<ScriptOption> options, std::string dashes,
-                         const KnownOptions& known)
-    : options_(std::move(options)), dashes_(std::move(dashes)), known_(known) {
+ImportNotes::ImportNotes(std::vector<ScriptOption> options, std::string dashes, KnownOptions known)
+    : options_(std::move(options)), dashes_(std::move(dashes)), known_(std::move(known)) {
   for (std::size_t i = 0; i < options_.size(); ++i) last_[options_[i].name] = i;
   kinds_.assign(options_.size(), Kind::open);
 }
@@ -182,18 +181,18 @@ void ImportNotes::sort_out() {
   for (std::size_t i = 0; i < options_.size(); ++i) {
     if (kinds_[i] != Kind::open) continue;
     const std::string& name = options_[i].name;
-    const auto begins = [&](std::string_view with) { return name.starts_with(with); };
+    const auto begins = [&](const std::string& with) { return name.starts_with(with); };
     const std::string value = options_[i].values.empty() ? "" : options_[i].values.front();
     const UnmodelledOption* row = unmodelled_row(name);
     const bool ignored =
         is_off(i) || std::ranges::find(known_.ignored, name) != known_.ignored.end();
     if (ignored || (row != nullptr && (value == row->neutral || value == "0" || value == "none" ||
-                                       (!row->with.empty() && !is_on(std::string(row->with)))))) {
+                                       (!row->with.empty() && !is_on(row->with))))) {
       kinds_[i] = Kind::ignored;
     } else if (row != nullptr) {
       kinds_[i] = Kind::unmodelled;
       meanings_[i] = row->why;
-      if (row->left_out != nullptr && last_.at(name) == i) leave_out(row->left_out, row->leaves);
+      if (!row->left_out.empty() && last_.at(name) == i) leave_out(row->left_out, row->leaves);
     } else {
       const bool harmless = std::ranges::any_of(known_.ignored_beginnings, begins);
       const std::string meant = suggestion(name, harmless);

@@ -11,7 +11,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,24 +24,18 @@ enum class Leaves : std::uint8_t {
   less,     ///< it needs less
 };
 
-inline constexpr const char* kNoTensorOverlap =
-    "communication hidden inside of ops is not modelled: each waits for its all-gathers and "
-    "reduce-scatters";
-inline constexpr const char* kNoExperts = "mixture of experts is not modelled";
-
 struct UnmodelledOption {
-  std::string_view beginning;
-  const char* why;
-  const char* left_out = nullptr;  ///< how model.missing names it, where memory depends on it
+  std::string beginning, why;
+  std::string left_out;  ///< how model.missing names it, where memory depends on it
   Leaves leaves = Leaves::nothing;
-  std::string_view neutral = "0";  ///< a value that means nothing, beside none
-  std::string_view with = {};      ///< an option without which it means nothing
+  std::string neutral = "0";  ///< a value that means nothing, beside none
+  std::string with;           ///< an option without which it means nothing
 };
 
 /// Options that become no key: `ignored` change nothing that is predicted.
 struct KnownOptions {
-  std::span<const std::string_view> ignored, ignored_beginnings;
-  std::span<const UnmodelledOption> unmodelled;
+  std::vector<std::string> ignored, ignored_beginnings;
+  std::vector<UnmodelledOption> unmodelled;
 };
 
 /// Text of the user's in a comment of ours.
@@ -51,7 +44,7 @@ std::string as_comment(const std::string& text);
 class ImportNotes {
  public:
   /// `dashes`: what stands before an option's name where it comes from.
-  ImportNotes(std::vector<ScriptOption> options, std::string dashes, const KnownOptions& known);
+  ImportNotes(std::vector<ScriptOption> options, std::string dashes, KnownOptions known);
 
   /// Whoever asks for an option understands it, as `meaning`; of several the last one counts. One
   /// whose value is null or false is not there. None: it is not there, or has no value of that kind

@@ -10,7 +10,7 @@
 #include "scenarios/flag_files.hpp"
 #include "scenarios/import_notes.hpp"
 #include "scenarios/job_cluster.hpp"
-#include "scenarios/megatron_flags.hpp"
+#include "scenarios/import_tables.hpp"
 #include "scenarios/megatron_programs.hpp"
 #include "scenarios/scenario.hpp"
 #include "scenarios/shell_words.hpp"
@@ -35,7 +35,7 @@ double bytes_of_type(const std::string& type) {
 class Import : public ImportNotes {
  public:
   explicit Import(MegatronJob job)
-      : ImportNotes(std::move(job.options), job.is_script ? "--" : "", megatron_flags()),
+      : ImportNotes(std::move(job.options), job.is_script ? "--" : "", known_options("megatron")),
         origin_(job.origin),
         programs_(std::move(job.programs)),
         cluster_(job.cluster),

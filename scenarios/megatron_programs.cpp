@@ -3,79 +3,16 @@
 
 #include "base/error.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/import_tables.hpp"
 #include "scenarios/shell_values.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
-#include <span>
 
 namespace penstock {
 namespace {
-
-/// Programs that train something else than a decoder, by a word of their names.
-constexpr std::pair<std::string_view, const char*> kOtherPrograms[] = {
-    {"t5", "T5 has an encoder, too"},
-    {"ul2", "it has an encoder, too"},
-    {"mamba", "Mamba's state-space layers are no attention"},
-    {"hybrid", "its layers are of several kinds"},
-    {"vlm", "it has a vision encoder, too"},
-    {"llava", "it has a vision encoder, too"},
-    {"multimodal", "it has encoders, too"},
-    {"clip", "it has a vision encoder, too"},
-    {"vision", "it sees images"},
-    {"retro", "Retro retrieves and attends to chunks, too"},
-    {"ict", "it trains two encoders"},
-    {"realm", "it trains two encoders"},
-    {"biencoder", "it trains two encoders"},
-    {"dit", "it is a diffusion model"},
-    {"sd", "it is a diffusion model"},
-    {"flux", "it is a diffusion model"}};
-
-/// Programs that pretrain nothing, by a word of their names.
-constexpr std::pair<std::string_view, const char*> kOtherPurposes[] = {
-    {"generation", "it generates text"},
-    {"generate", "it generates text"},
-    {"inference", "it generates text"},
-    {"server", "it answers requests"},
-    {"serve", "it answers requests"},
-    {"evaluate", "it evaluates a model"},
-    {"convert", "it converts a checkpoint"},
-    {"converter", "it converts a checkpoint"},
-    {"preprocess", "it prepares data"},
-    {"quantize", "it quantizes a model"},
-    {"prune", "it prunes a model"},
-    {"export", "it exports a model"},
-    {"dpo", "it compares with a second, frozen model"},
-    {"orpo", "it learns from preferences"},
-    {"kto", "it compares with a second, frozen model"},
-    {"ppo", "reinforcement learning generates, too"},
-    {"grpo", "reinforcement learning generates, too"},
-    {"rl", "reinforcement learning generates, too"},
-    {"rlhf", "reinforcement learning generates, too"},
-    {"reward", "it trains a model of rewards"},
-    {"distill", "a teacher runs beside it"},
-    {"distillation", "a teacher runs beside it"}};
-
-/// Flags that only such have.
-constexpr std::pair<const char*, const char*> kOtherFlags[] = {
-    {"decoder-num-layers", "it has an encoder and a decoder"},
-    {"decoder-seq-length", "it has an encoder and a decoder"},
-    {"hybrid-override-pattern", "its layers are of several kinds"},
-    {"hybrid-layer-pattern", "its layers are of several kinds"},
-    {"is-hybrid-model", "its layers are of several kinds"},
-    {"vision-model-type", "it has a vision encoder, too"},
-    {"retro-add-retriever", "Retro retrieves and attends to chunks, too"},
-    {"retro-project-dir", "Retro retrieves and attends to chunks, too"},
-    {"ict-head-size", "it trains two encoders"},
-    {"language-model-type", "it has a vision encoder, too"},
-    {"perform-rl-step", "reinforcement learning generates, too"},
-    {"load-teacher", "a teacher runs beside it"},
-    {"num-layers-teacher", "a teacher runs beside it"},
-    {"hidden-size-teacher", "a teacher runs beside it"},
-    {"export-kd-teacher-load", "a teacher runs beside it"},
-    {"kd-teacher-load", "a teacher runs beside it"}};
 
 bool has_word(const std::string& name, std::string_view word) {
   for (std::size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
@@ -87,21 +24,21 @@ bool has_word(const std::string& name, std::string_view word) {
   return false;
 }
 
-const char* reason_in(std::span<const std::pair<std::string_view, const char*>> table,
-                      const std::string& program) {
-  for (const auto& [word, reason] : table)
-    if (has_word(program, word)) return reason;
-  return nullptr;
+/// Returns what a table says of a program by a word of its name; empty where it says nothing.
+std::string reason_in(const char* table, const std::string& program) {
+  for (const auto& [word, reason] : import_table("megatron", table).entries)
+    if (has_word(program, word.text)) return reason.text;
+  return "";
 }
 
-/// Returns why a program pretrains no decoder; null where its name does not say so.
-const char* other_kind(const std::string& program) {
-  const char* model = reason_in(kOtherPrograms, program);
-  return model != nullptr ? model : reason_in(kOtherPurposes, program);
+/// Returns why a program pretrains no decoder; empty where its name does not say so.
+std::string other_kind(const std::string& program) {
+  const std::string model = reason_in("other_programs", program);
+  return !model.empty() ? model : reason_in("other_purposes", program);
 }
 
 bool trains_gpt(const std::string& program) {
-  if (other_kind(program) != nullptr) return false;
+  if (!other_kind(program).empty()) return false;
   return has_word(program, "gpt") || has_word(program, "gpt2") || has_word(program, "gpt3") ||
          program.find("llama") != program.npos;
 }
@@ -136,15 +73,15 @@ void refuse_other_models(const std::vector<std::string>& programs, ImportNotes& 
   std::string what, why;
   const bool gpt = std::ranges::any_of(programs, trains_gpt);
   for (const std::string& program : programs)
-    if (const char* reason = other_kind(program); !gpt && what.empty() && reason != nullptr)
+    if (const std::string reason = other_kind(program); !gpt && what.empty() && !reason.empty())
       what = program + ".py", why = reason;
-  for (const auto& [flag, reason] : kOtherFlags)
-    if (what.empty() && notes.mentions(flag)) what = "--" + std::string(flag), why = reason;
+  for (const auto& [flag, reason] : import_table("megatron", "other_flags").entries)
+    if (what.empty() && notes.mentions(flag.text)) what = "--" + flag.text, why = reason.text;
   const std::string layers = notes.mentions("spec") ? notes.word("spec", "") : "";
   if (what.empty() && layers.find("mamba") != layers.npos)
     what = "--spec " + layers, why = "Mamba's state-space layers are no attention";
   for (const std::string& program : programs)
-    if (!gpt && what == program + ".py" && reason_in(kOtherPrograms, program) == nullptr)
+    if (!gpt && what == program + ".py" && reason_in("other_programs", program).empty())
       throw InputError(origin, fmt::format("'{}' is no pretraining of a GPT: {}. Import the script "
                                            "that pretrains the model",
                                            printable(what), why));

@@ -4,6 +4,7 @@
 #include "scenarios/config_import.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/import_notes.hpp"
+#include "scenarios/import_tables.hpp"
 #include "scenarios/job_cluster.hpp"
 #include "scenarios/job_division.hpp"
 #include "scenarios/scenario.hpp"
@@ -13,69 +14,6 @@
 
 namespace penstock {
 namespace {
-
-constexpr std::string_view kNanotronIgnored[] = {
-    "model.model_config.max_position_embeddings",
-    "parallelism.expert_tensor_parallel_size",
-    "tokens.train_steps",
-    "tokens.val_check_interval",
-    "tokens.limit_val_batches",
-    "tokens.limit_test_batches",
-    "model.model_config.bos_token_id",
-    "model.model_config.eos_token_id",
-    "model.model_config.pad_token_id",
-    "model.model_config.hidden_act",
-    "model.model_config.initializer_range",
-    "model.model_config.is_llama_config",
-    "model.model_config.is_qwen2_config",
-    "model.model_config.interpolation_factor",
-    "model.model_config.rms_norm_eps",
-    "model.model_config.rope_interleaved",
-    "model.model_config.rope_scaling",
-    "model.model_config.rope_theta",
-    "model.model_config.rope_seq_len_interpolation_factor",
-    "model.model_config.transformers_version",
-    "model.model_config.use_cache",
-    "model.model_config.z_loss_coefficient",
-    "model.model_config.z_loss_enabled",
-    "model.model_config.no_rope_layer",
-    "model.model_config._attn_implementation",
-    "model.model_config._fused_rms_norm",
-    "model.model_config._fused_rotary_emb",
-    "model.model_config._is_using_mup",
-    "model.model_config._use_doc_masking",
-    "model.model_config._use_qkv_packed",
-    "model.model_config.flex_attention_mask"};
-constexpr std::string_view kNanotronIgnoredBeginnings[] = {"checkpoints",
-                                                           "data_stages",
-                                                           "general",
-                                                           "logging",
-                                                           "lighteval",
-                                                           "metrics_logging",
-                                                           "profiler",
-                                                           "tokenizer",
-                                                           "optimizer.optimizer_factory",
-                                                           "optimizer.learning_rate",
-                                                           "optimizer.clip_grad",
-                                                           "optimizer.weight_decay",
-                                                           "s3_upload",
-                                                           "model.init_method",
-                                                           "model.ddp_bucket_cap_mb",
-                                                           "model.make_vocab_size_divisible_by",
-                                                           "model.model_config._",
-                                                           "model.model_config.init",
-                                                           "model.model_config.rope"};
-constexpr UnmodelledOption kNanotronUnmodelled[] = {
-    {"parallelism.tp_linear_async_communication", kNoTensorOverlap},
-    {"parallelism.tp_recompute_allgather", "the repeated all-gather is not modelled"},
-    {"parallelism.expert_parallel_size", kNoExperts, kWithoutExperts, Leaves::more, "1"},
-    {"parallelism.moe", kNoExperts, kWithoutExperts, Leaves::more},
-    {"model.model_config.moe", kNoExperts, kWithoutExperts, Leaves::more},
-    {"model.model_config.num_experts", kNoExperts, kWithoutExperts, Leaves::more},
-    {"model.model_config.pretraining_tp",
-     "products in so many slices, as Hugging Face's Llama computes them, are not modelled"}};
-constexpr KnownOptions kNanotronKnown{kNanotronIgnored, kNanotronIgnoredBeginnings,
-                                      kNanotronUnmodelled};
 
 /// Leaves of a document, by the way to them: `parallelism.pp`.
 void flatten(const Value& value, const std::string& name, std::vector<ScriptOption>& out) {
@@ -204,7 +142,7 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
   if (document.find("parallelism") == nullptr && document.find("tokens") == nullptr)
     throw InputError(origin, "is no configuration of nanotron: neither 'parallelism' nor 'tokens'");
   const JobCluster where(cluster);
-  ImportNotes notes(std::move(options), "", kNanotronKnown);
+  ImportNotes notes(std::move(options), "", known_options("nanotron"));
   std::string model = nanotron_model(notes, origin, given_model);
   const Division d = nanotron_division(notes);
   const std::string cluster_part = where.text(notes, gpus_of(d, notes), kGpusPerNode);

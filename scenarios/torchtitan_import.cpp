@@ -5,6 +5,7 @@
 #include "scenarios/config_import.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/import_notes.hpp"
+#include "scenarios/import_tables.hpp"
 #include "scenarios/job_cluster.hpp"
 #include "scenarios/job_division.hpp"
 #include "scenarios/scenario.hpp"
@@ -19,77 +20,6 @@
 
 namespace penstock {
 namespace {
-
-constexpr std::string_view kTitanIgnored[] = {"training.steps",
-                                              "training.max_norm",
-                                              "training.seed",
-                                              "training.dataset",
-                                              "training.dataset_path",
-                                              "training.deterministic",
-                                              "training.gc_freq",
-                                              "training.data_parallel_type",
-                                              "model.tokenizer_path",
-                                              "model.hf_assets_path",
-                                              "parallelism.enable_compiled_autograd",
-                                              "local_ranks_filter",
-                                              "log_dir",
-                                              "master_addr",
-                                              "master_port",
-                                              "max_restarts",
-                                              "node_rank",
-                                              "redirects",
-                                              "role",
-                                              "standalone",
-                                              "tee"};
-constexpr std::string_view kTitanIgnoredBeginnings[] = {"rdzv_",
-                                                        "job.",
-                                                        "profiling.",
-                                                        "metrics.",
-                                                        "optimizer.",
-                                                        "lr_scheduler.",
-                                                        "checkpoint.",
-                                                        "comm.",
-                                                        "compile.",
-                                                        "debug.",
-                                                        "validation.",
-                                                        "memory_estimation.",
-                                                        "experimental.custom",
-                                                        "activation_checkpoint.per_op",
-                                                        "activation_checkpoint.early_stop"};
-constexpr const char* kNoSplit =
-    "the cut is not followed: layers are split as torchtitan does without it (pipeline.split: "
-    "[...])";
-constexpr UnmodelledOption kTitanUnmodelled[] = {
-    {"model.converters", "fp8 is not modelled: bf16 is predicted"},
-    {"config", "what it names is not read here: what it says is missing"},
-    {"module", "what it names is not read here: what it says is missing"},
-    {"optimizer.early_step_in_backward",
-     "each gradient is freed as soon as it is used there: memory of gradients is too large here"},
-    {"training.dtype",
-     "weights, gradients and optimizer state are kept in it there; here in fp32 beside weights of "
-     "the compute type: memory is too large here"},
-    {"training.mixed_precision_reduce",
-     "gradients are reduced in fp32 here: more bytes than there"},
-    {"parallelism.disable_loss_parallel",
-     "the loss is not divided among tensor ranks there: the last stage's logits are larger and its "
-     "loss slower than here"},
-    {"parallelism.pipeline_parallel_schedule_csv",
-     "the table is not read here: give it as schedule: FILE.csv"},
-    {"parallelism.pipeline_parallel_split_points", kNoSplit},
-    {"parallelism.module_fqns_per_model_part", kNoSplit},
-    {"experimental.pipeline_parallel_split_points", kNoSplit},
-    {"parallelism.context_parallel_rotate", "context parallelism is predicted as a ring"},
-    {"experimental.context_parallel_rotate", "context parallelism is predicted as a ring"},
-    {"parallelism.expert", kNoExperts},
-    {"parallelism.fsdp_reshard_after_forward",
-     "sharded weights, and when they are gathered, are not modelled"},
-    {"training.enable_cpu_offload",
-     "offloading is not modelled: memory is too large here, copies to the host are missing"},
-    {"float8.", "fp8 is not modelled: bf16 is predicted"},
-    {"quantize.", "fp8 is not modelled: bf16 is predicted"},
-    {"mx.", "fp8 is not modelled: bf16 is predicted"},
-    {"fault_tolerance.", "replicas that come and go are not modelled"}};
-constexpr KnownOptions kTitanKnown{kTitanIgnored, kTitanIgnoredBeginnings, kTitanUnmodelled};
 
 /// That of `given`, or of the flavor, from the registry or as torchtitan's newer flags name it.
 NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::string& origin) {
@@ -446,7 +376,7 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
   for (const ScriptOption& option : options)
     for (const char* part : {"float8.", "quantize.", "mx."})
       if (option.name.starts_with(part)) of_fp8.push_back(option.name);
-  ImportNotes notes(std::move(options), "", kTitanKnown);
+  ImportNotes notes(std::move(options), "", known_options("torchtitan"));
   Titan titan(notes, where, titan_model(notes, model_name, origin), origin);
   Division d = titan.division();
   if (!titan.is_fp8())  // what a converter would do says nothing without one
