@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The manual page, from the table of commands: what `--help` says of each of them, and what belongs
-// to none of them (exit codes, environment, files).
+// The manual page: cli/shipped/penstock.1, with what the tables say of commands and exit codes.
 #pragma once
 
 #include <string>
 
 namespace penstock {
 
-/// In roff, with the macros of man(7).
+/// Returns it in roff, with the macros of man(7). Throws InputError where its text is not shipped.
 std::string man_page();
 
 }  // namespace penstock

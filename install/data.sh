@@ -8,7 +8,7 @@ set -euo pipefail
 
 [[ -z ${MESON_INSTALL_DRY_RUN-} ]] || exit 0
 cd "$MESON_SOURCE_ROOT"
-shipped=(models scenarios validate/sailor_runs.py ! -name '*.cpp' ! -name '*.hpp' ! -name meson.build ! -name '.*' ! -name '*~')
+shipped=(models scenarios cli/shipped validate/sailor_runs.py ! -name '*.cpp' ! -name '*.hpp' ! -name meson.build ! -name '.*' ! -name '*~')
 if [[ ${1-} == --list ]]; then  # for a wheel: what is shipped, and no documentation
   find "${shipped[@]}" -type f | LC_ALL=C sort
   exit
@@ -28,7 +28,7 @@ copy_files() {
   done
 }
 
-rm -rf -- "$share/penstock/models" "$share/penstock/scenarios" "$share/penstock/validate"  # what an older version has shipped
+rm -rf -- "$share/penstock/models" "$share/penstock/scenarios" "$share/penstock"/{cli,validate}  # what an older version has shipped
 copy_files "$share/penstock" "${shipped[@]}"
 copy_files "$share/doc/penstock" README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs \
   \( -name '*.md' -o -name '*.png' -o -name '*.svg' \)

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstock completion bash | zsh | fish
+#include "cli/completion.hpp"
+
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/suggest.hpp"
-#include "cli/completion.hpp"
+#include "cli/options.hpp"
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 
 namespace penstock {
 
 int run_completion(const Arguments& arguments) {
-  const std::map<std::string, std::string (*)()> shells{
-      {"bash", bash_completion}, {"zsh", zsh_completion}, {"fish", fish_completion}};
+  const std::vector<std::string> shells{"bash", "zsh", "fish"};
   const std::string& name = arguments.positional[0];
-  const auto shell = shells.find(name);
-  if (shell == shells.end()) {
+  if (std::ranges::find(shells, name) == shells.end())
     throw InputError("penstock completion",
                      fmt::format("only bash, zsh and fish are known, got '{}'{}", name,
-                                 did_you_mean(name, {"bash", "zsh", "fish"})));
-  }
-  fmt::print("{}", shell->second());
+                                 did_you_mean(name, shells)));
+  fmt::print("{}", completion_script(name));
   return exit_ok;
 }
 
