@@ -4,7 +4,6 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "hw/calibration_scope.hpp"
-#include "hw/interference.hpp"
 #include "hw/run_plan.hpp"
 #include "hw/transformer_stage.hpp"
 
@@ -374,28 +373,15 @@ class Calibration {
     count_total();
     for (const StageShape& shape : scope::shapes(request_)) measure_stage(shape);
     for (const int load : scope::loads(request_)) measure_links(load);
-    measure_neighbours();
     backend_.reset();
     return std::move(result_);
   }
 
  private:
-  void measure_neighbours() {
-    if (time_is_up()) return;
-    const std::size_t all = scope::interference(request_).size();
-    if (result_.interference.size() >= all) return;
-    report("what neighbours do to a device");
-    measure_interference(request_, *backend_, control_, result_.interference, [&] {
-      keep();
-      return !time_is_up();
-    });
-  }
-
   void count_total() {
     total_ = static_cast<int>(scope::loads(request_).size() *
                               (scope::shapes(request_).size() +
-                               scope::traffic(request_).size() * request_.message_bytes.size())) +
-             (scope::interference(request_).empty() ? 0 : 1);
+                               scope::traffic(request_).size() * request_.message_bytes.size()));
   }
   void report(const std::string& what) {
     if (rig_.progress) rig_.progress(done_, total_, what);

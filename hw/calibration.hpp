@@ -9,9 +9,8 @@
 // until the spread of every op is small.
 // Links: messages of growing size one way, and two flows at once: both ways, twice the same way,
 // out of one device, into one, and between devices apart; how much slower they get says what they
-// share. Interference: one device at work while its neighbours idle, multiply or stream
-// (interference.hpp). The fits are made elsewhere (validate/profile.hpp): a result holds what was
-// measured and no more.
+// share. The fits are made elsewhere (validate/profile.hpp): a result holds what was measured and
+// no more.
 #pragma once
 
 #include "hw/backend.hpp"
@@ -41,7 +40,6 @@ struct CalibrationRequest {
   std::string link;     ///< as RunSettings::link
   int partitions = 0;   ///< as RunSettings::partitions
   std::uint64_t seed = 1;
-  bool interference = false;  ///< what neighbours do to a device, too; with several workers
 };
 
 /// Of repeated times: seconds.
@@ -97,23 +95,6 @@ struct LinkMeasurement {
   Sample first, last;      ///< from the first departure until the first, the last arrival
 };
 
-/// What a device does while it is watched, or its neighbours.
-enum class DeviceWork : std::uint8_t {
-  idle,
-  multiply,  ///< a product of the model's MLP
-  step,      ///< AdamW over a layer's parameters
-  softmax,   ///< over the model's scores
-  stream,    ///< the sum of two long vectors
-};
-inline constexpr std::string_view kDeviceWorkNames[] = {"idle", "multiply", "step", "softmax",
-                                                        "stream"};
-
-struct InterferenceMeasurement {
-  DeviceWork work = DeviceWork::multiply;  ///< of the first device
-  DeviceWork others = DeviceWork::idle;    ///< of all others, meanwhile
-  Sample time;                             ///< of the work
-};
-
 struct CalibrationResult {
   CalibrationRequest request;
   std::string backend;
@@ -121,7 +102,6 @@ struct CalibrationResult {
   std::vector<StageMeasurement> stages;
   std::vector<OpMeasurement> ops;
   std::vector<LinkMeasurement> links;
-  std::vector<InterferenceMeasurement> interference;
 };
 
 /// The stage of the request's model that such a shape stands for. Throws InputError when the model

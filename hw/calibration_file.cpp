@@ -13,7 +13,6 @@ constexpr const auto& names_of(Precision) { return kPrecisionNames; }
 constexpr const auto& names_of(StageRole) { return kStageRoleNames; }
 constexpr const auto& names_of(OpKind) { return kOpNames; }
 constexpr const auto& names_of(TrafficPattern) { return kTrafficNames; }
-constexpr const auto& names_of(DeviceWork) { return kDeviceWorkNames; }
 
 void each_field(Like<CalibrationRequest> auto& r, auto&& visit) {
   visit("model", r.model);
@@ -33,7 +32,6 @@ void each_field(Like<CalibrationRequest> auto& r, auto&& visit) {
   visit("link", r.link);
   visit("partitions", r.partitions);
   visit("seed", r.seed);
-  visit("interference", r.interference);
 }
 
 void each_field(Like<Sample> auto& s, auto&& visit) {
@@ -83,12 +81,6 @@ void each_field(Like<LinkMeasurement> auto& m, auto&& visit) {
   visit("last", m.last);
 }
 
-void each_field(Like<InterferenceMeasurement> auto& m, auto&& visit) {
-  visit("work", m.work);
-  visit("others", m.others);
-  visit("time", m.time);
-}
-
 void each_field(Like<CalibrationResult> auto& r, auto&& visit) {
   visit("request", r.request);
   visit("backend", r.backend);
@@ -96,7 +88,6 @@ void each_field(Like<CalibrationResult> auto& r, auto&& visit) {
   visit("stages", r.stages);
   visit("ops", r.ops);
   visit("links", r.links);
-  visit("interference", r.interference);
 }
 
 namespace {

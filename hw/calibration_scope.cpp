@@ -51,23 +51,6 @@ std::vector<TrafficPattern> traffic(const CalibrationRequest& request) {
   return all;
 }
 
-std::vector<std::pair<DeviceWork, DeviceWork>> interference(const CalibrationRequest& request) {
-  std::vector<std::pair<DeviceWork, DeviceWork>> all;
-  if (!request.interference || request.workers < 2) return all;
-  for (const DeviceWork others : {DeviceWork::idle, DeviceWork::multiply, DeviceWork::stream}) {
-    for (const DeviceWork work :
-         {DeviceWork::multiply, DeviceWork::step, DeviceWork::softmax, DeviceWork::stream})
-      all.emplace_back(work, others);
-  }
-  return all;
-}
-
-bool has_interference(const std::vector<InterferenceMeasurement>& done, DeviceWork work,
-                      DeviceWork others) {
-  return std::ranges::any_of(
-      done, [&](const InterferenceMeasurement& m) { return m.work == work && m.others == others; });
-}
-
 bool has_stage(const CalibrationResult& result, const StageShape& shape, int load) {
   return std::ranges::any_of(
       result.ops, [&](const OpMeasurement& m) { return m.stage == shape && m.load == load; });
@@ -83,9 +66,6 @@ bool has_links(const CalibrationResult& result, int load) {
 }  // namespace scope
 
 bool is_complete(const CalibrationResult& result) {
-  for (const auto& [work, others] : scope::interference(result.request)) {
-    if (!scope::has_interference(result.interference, work, others)) return false;
-  }
   for (const int load : scope::loads(result.request)) {
     if (!scope::has_links(result, load)) return false;
     for (const StageShape& shape : scope::shapes(result.request)) {

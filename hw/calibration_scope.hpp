@@ -5,8 +5,6 @@
 
 #include "hw/calibration.hpp"
 
-#include <utility>
-
 namespace penstock::scope {
 
 struct Flow {
@@ -29,12 +27,6 @@ std::vector<StageShape> shapes(const CalibrationRequest& request);
 /// None where no messages are asked for.
 std::vector<TrafficPattern> traffic(const CalibrationRequest& request);
 
-/// What the first device does and what the others do meanwhile, the idle ones first; none where it
-/// is not asked for, or there are no others.
-std::vector<std::pair<DeviceWork, DeviceWork>> interference(const CalibrationRequest& request);
-
-bool has_interference(const std::vector<InterferenceMeasurement>& done, DeviceWork work,
-                      DeviceWork others);
 bool has_stage(const CalibrationResult& result, const StageShape& shape, int load);
 bool has_links(const CalibrationResult& result, int load);
 

@@ -54,15 +54,6 @@ struct ProfileStep {
   friend bool operator==(const ProfileStep&, const ProfileStep&) = default;
 };
 
-/// How much slower an op gets while all its neighbours, devices that share memory with it, run
-/// products (F, B, I, W) or steps: time over that alone.
-struct NeighbourSlowdowns {
-  double products_by_products = 1, products_by_steps = 1;
-  double steps_by_products = 1, steps_by_steps = 1;
-
-  friend bool operator==(const NeighbourSlowdowns&, const NeighbourSlowdowns&) = default;
-};
-
 /// Which of the rows a stage of a run uses.
 struct ProfileUse {
   double microbatch_size = 1;

@@ -3,7 +3,6 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
-#include "results/contention.hpp"
 #include "program/iterations.hpp"
 #include "program/op_costs.hpp"
 #include "sim/path_contention.hpp"
@@ -378,29 +377,12 @@ Timeline play(const Simulation& s, EngineChoice engine) {
   return engine == EngineChoice::fluid ? simulate_fluid(s.input()) : simulate_simgrid(s.input());
 }
 
-/// Costs become those beside what the neighbours do, and are final: what is made of this scenario
-/// has them already.
-void contend(Simulation& s, EngineChoice engine) {
-  constexpr int kMostRounds = 20;
-  constexpr double kSettled = 1e-4;
-  const std::vector<StageCosts> alone = s.scenario.costs;
-  const NeighbourSlowdowns interference = *std::exchange(s.scenario.interference, std::nullopt);
-  for (int round = 0; round < kMostRounds; ++round) {
-    const auto next =
-        contended_costs(alone, s.program.ops, s.program.placement, *s.timeline, interference);
-    const double left = approach(s.scenario.costs, next, round == 0 ? 1 : 0.5);
-    *s.timeline = play(s, engine);
-    if (round > 0 && left <= kSettled) break;
-  }
-}
-
 }  // namespace
 
 void run_engine(Simulation& s, EngineChoice choice) {
   choice = engine_for(s, choice);
   s.engine = kEngineNames[static_cast<std::size_t>(choice)];
   s.timeline = std::make_unique<Timeline>(play(s, choice));
-  if (s.scenario.interference) contend(s, choice);
   if (s.program.asynchronous && s.program.placement.replicated())
     s.latest.emplace(s.program.ops, *s.timeline);
 }

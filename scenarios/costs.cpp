@@ -287,12 +287,10 @@ void note_costs(const Specification& spec, const Scenario& scenario) {
     const Recompute value = each.granularity;
     const int load =
         scenario.layer_profile->row(profile_use(*scenario.layer_profile, scenario, value)).load;
-    spec.diagnostics.note(fmt::format(
-        "costs of the stages as measured {} (recompute {})",
-        scenario.interference ? "on a device alone, slowed down by what its neighbours do"
-        : load == 1           ? "on a device alone"
-                              : fmt::format("with {} devices at work", load),
-        kRecomputeNames[static_cast<int>(value)]));
+    spec.diagnostics.note(
+        fmt::format("costs of the stages as measured {} (recompute {})",
+                    load == 1 ? "on a device alone" : fmt::format("with {} devices at work", load),
+                    kRecomputeNames[static_cast<int>(value)]));
   }
   if (scenario.layer_profile) return;
   if (scenario.optimistic) {

@@ -335,12 +335,9 @@ const std::vector<KeyRow>& table() {
        "default: microbatch_size",
        1},
       {"model", "measured_load", T::choice,
-       "rows to use: those of a device alone, of all devices at work at once, or those alone and "
-       "what `measured_interference` says of what the neighbours do meanwhile; default: contended "
-       "where that was measured, else loaded where there are several devices and it was measured",
-       "alone|loaded|contended"},
-      {"model", "measured_interference", T::section,
-       "how much slower neighbours that share memory make an op", "measured_interference"},
+       "rows to use: those of a device alone, or of all devices at work at once; default: loaded "
+       "where there are several devices and it was measured",
+       "alone|loaded"},
 
       {"measured", "microbatch_size", T::integer,
        "samples; between two measured sizes costs are linear, outside of them refused", 1},
@@ -370,13 +367,6 @@ const std::vector<KeyRow>& table() {
       {"measured_part", "forward_workspace", T::quantity, "bytes in use while F runs", D::bytes},
       {"measured_part", "backward_workspace", T::quantity, "bytes in use while B, I or W run",
        D::bytes},
-
-      {"measured_interference", "products_by_products", T::quantity,
-       "F, B, I and W while all others run such: time over that alone; default 1"},
-      {"measured_interference", "products_by_steps", T::quantity, "while all others run steps"},
-      {"measured_interference", "steps_by_products", T::quantity,
-       "a step while all others run F, B, I or W"},
-      {"measured_interference", "steps_by_steps", T::quantity, "while all others run steps"},
 
       {"measured_step", "load", T::integer, "as in `measured`", 1},
       {"measured_step", "overhead", T::quantity, "time of a step of no parameters", D::time},

@@ -42,8 +42,7 @@ constexpr const char* kShapeKeys[] = {"family",
                                       "extra_parameters",
                                       "measured",
                                       "measured_step",
-                                      "measured_load",
-                                      "measured_interference"};
+                                      "measured_load"};
 
 /// Every key without which a transformer has no shape, in one message.
 void require_shape(const Section& model) {
@@ -353,9 +352,9 @@ std::vector<ProfileStep> read_profile_steps(const Section& model) {
 
 }  // namespace
 
-std::optional<LayerProfile> read_layer_profile(const Section& model, bool contended) {
+std::optional<LayerProfile> read_layer_profile(const Section& model) {
   if (!model.has("measured")) {
-    for (const char* key : {"measured_step", "measured_load", "measured_interference"}) {
+    for (const char* key : {"measured_step", "measured_load"}) {
       if (model.has(key)) model.refuse(key, fmt::format("'{}' needs 'measured', too", key));
     }
     return std::nullopt;
@@ -364,27 +363,7 @@ std::optional<LayerProfile> read_layer_profile(const Section& model, bool conten
   auto rows = read_profile_rows(model.at("measured"), model.diagnostics());
   std::optional<bool> loaded;
   if (const auto asked = model.choice("measured_load")) loaded = *asked == 1;
-  if (contended) loaded = false;
   return LayerProfile(std::move(rows), std::move(steps), loaded);
-}
-
-std::optional<NeighbourSlowdowns> read_interference(const Section& model) {
-  constexpr int kContended = 2;
-  const auto asked = model.choice("measured_load");
-  if (!model.has("measured_interference")) {
-    if (asked == kContended)
-      model.refuse("measured_load", "contended needs 'measured_interference', too");
-    return std::nullopt;
-  }
-  if ((asked && *asked != kContended) || model.broken("measured_interference")) return std::nullopt;
-  const Section section(model.at("measured_interference"), "measured_interference",
-                        model.diagnostics());
-  NeighbourSlowdowns i;
-  i.products_by_products = section.number("products_by_products").value_or(1);
-  i.products_by_steps = section.number("products_by_steps").value_or(1);
-  i.steps_by_products = section.number("steps_by_products").value_or(1);
-  i.steps_by_steps = section.number("steps_by_steps").value_or(1);
-  return i;
 }
 
 std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,

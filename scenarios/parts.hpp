@@ -15,11 +15,8 @@ TransformerSpec read_transformer(const Section& model);
 /// What a parameter costs; `single`: the defaults of fp32.
 ParameterBytes read_parameter_bytes(const Section& model, bool single);
 
-/// The measured costs of a model by shape; none when it has no 'measured'. `contended`: with the
-/// rows alone, whatever the devices.
-std::optional<LayerProfile> read_layer_profile(const Section& model, bool contended);
-/// What its devices do to each other, where that was measured and other rows are not asked for.
-std::optional<NeighbourSlowdowns> read_interference(const Section& model);
+/// Returns the measured costs of a model by shape; none when it has no 'measured'.
+std::optional<LayerProfile> read_layer_profile(const Section& model);
 
 /// How the chunks of a device share what a model's costs say of it.
 struct StageShares {

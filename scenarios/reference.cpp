@@ -94,10 +94,6 @@ constexpr Chapter kChapters[] = {
     {"measured_part", "`model.measured`: layer, embedding, head, overhead", ""},
     {"measured_step", "`model.measured_step`",
      "A step takes `overhead` + parameters * `per_parameter`."},
-    {"measured_interference", "`model.measured_interference`",
-     "What partitions of one GPU do to each other: they share its memory. An op takes 1 + w_p "
-     "(s_p - 1) + w_s (s_s - 1) times as long as alone, with these numbers s and the shares w of "
-     "its neighbours that run products or steps meanwhile, which follow from the simulated run."},
     {"cluster", "`cluster`",
      "Abstract (devices, with link or network) or real (nodes, devices_per_node, intra, inter "
      "...); not both. `{base: dgx-a100, nodes: 8, inter: 100 Gbps}` changes a shipped cluster. "

@@ -477,7 +477,6 @@ Scenario resolve(const Specification& spec) {
   out.missing = printable(spec.model->section.text("missing").value_or(""));
   out.missing_saves = printable(spec.model->section.text("missing_saves").value_or(""));
   out.layer_profile = spec.model->measured;
-  if (out.devices() > 1) out.interference = spec.model->interference;
   out.profile = spec.model->profile;
   out.reduction = std::move(reduction);
   out.cluster = std::move(cluster);

@@ -142,9 +142,6 @@ struct Scenario : Parallelism {
   std::optional<bool> fits_in_truth(bool fits_here) const;
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<LayerProfile> layer_profile;   ///< costs by measurement instead of by formula
-  /// Given: `costs` are those of devices alone, and a simulation has to find what they do to each
-  /// other.
-  std::optional<NeighbourSlowdowns> interference;
   std::optional<PipedreamProfile> profile;  ///< costs by layers; then no transformer
   ReductionOptions reduction;
   Cluster cluster;

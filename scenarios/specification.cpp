@@ -49,8 +49,7 @@ std::optional<ModelSpecification> read_model(const Section& top, Library& librar
   }
   if (model.by_costs || model.by_layers) return model;
   model.transformer = read_transformer(section);
-  model.interference = read_interference(section);
-  model.measured = read_layer_profile(section, model.interference.has_value());
+  model.measured = read_layer_profile(section);
   if (key.kind == Value::Kind::scalar && !section.has("name")) model.transformer->name = key.text;
   return model;
 }

@@ -155,7 +155,6 @@ struct ModelSpecification {
   bool by_costs = false, by_layers = false;
   std::optional<TransformerSpec> transformer{};
   std::optional<LayerProfile> measured{};
-  std::optional<NeighbourSlowdowns> interference{};  ///< if it is to be used
   std::optional<PipedreamProfile> profile{};
   ParameterBytes profile_bytes{};
 };

@@ -31,9 +31,6 @@ fi
 at 180 # what the GPU is like: partitions, streams, timer, events, launches, memory, copies
 try examination "$bin/penstock-run" --backend cuda --examine
 
-at 260 # what partitions do to each other
-for request in "$programs"/interference-*.json; do calibrate "$request"; done
-
 at 320 # ops of one layer with the whole GPU for itself
 for request in "$programs"/layer-*.json; do calibrate "$request"; done
 

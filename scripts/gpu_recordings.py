@@ -176,17 +176,6 @@ def ask(profile, priority, gpu, folder):
     return True
 
 
-def ask_interference(profile, folder):
-    """What partitions do to each other, with as little else as a request can have."""
-    request = folder / "programs" / f"interference-{name_of(profile)}.json"
-    must("calibrate", folder / f"{name_of(profile)}.yaml", "--backend", "cuda", "--precision",
-         profile.precision, "--workers", profile.partitions, "--microbatch-sizes", MICROBATCH_SIZE,
-         "--request", request)
-    asked = json.loads(request.read_text()) | {
-        "layer_counts": [1, 2], "message_bytes": [], "min_repetitions": 9, "max_repetitions": 30}
-    request.write_text(json.dumps(asked, indent=1) + "\n")
-
-
 def ask_layer(hidden, shapes, folder, small):
     """Ops of one layer alone on the whole GPU: for its share of the peak."""
     heads = shapes[hidden][1]
@@ -237,7 +226,6 @@ def prepare(folder, gpu, small):
         write_shape(folder / f"{name_of(profile)}.yaml", profile, shapes, gpu, small)
         if not ask(profile, priority, gpu, folder):
             print(f"left out: the calibration of {name_of(profile)}: no room", file=sys.stderr)
-    ask_interference(Profile(min(shapes), 4, "pinned", "bf16"), folder)
     for hidden in sorted(set(shapes) & {1024, 2048, 4096}):
         ask_layer(hidden, shapes, folder, small)
     lines = [f"{priority} {run_name(run)} {run.profile.link} {run.profile.precision}"
@@ -286,19 +274,6 @@ def launch_table(results):
     return lines
 
 
-def interference_table(results):
-    """Times of the first partition's work over those with idle neighbours."""
-    lines = []
-    for path in results:
-        times = {(m["work"], m["others"]): m["time"]["median_s"]
-                 for m in json.loads(path.read_text())["interference"]}
-        for (work, others), seconds in times.items():
-            if others != "idle":
-                lines.append(f"{path.name.split('.')[0]}: {work} while all others {others}: "
-                             f"{seconds / times[work, 'idle']:.3f} times its time alone")
-    return lines
-
-
 def layer_table(results, peak_flops_per_s):
     """Forward and backward of one layer: what a second one adds, and its share of the peak."""
     lines = []
@@ -332,8 +307,6 @@ def collect(out, traces, gpu):
         (traces / "layers.txt").write_text("\n".join(lines) + "\n")
     if lines := launch_table(sorted(out.glob("*.result.json"))):
         (traces / "launches.txt").write_text("\n".join(lines) + "\n")
-    if lines := interference_table(sorted(out.glob("*.result.json"))):
-        (traces / "interference.txt").write_text("\n".join(lines) + "\n")
     recordings = sorted(out.glob("*.json.gz"))
     for path in recordings:
         with gzip.open(path, "rt") as file:

@@ -176,67 +176,6 @@ ParameterBytes parameter_bytes(const CalibrationRequest& request) {
   return {working, 4, master + moments, working, 4};
 }
 
-// --- interference -------------------------------------------------------------------------------
-
-/// Time of the first device's work over that with idle neighbours; 0: not measured.
-double slowdown(const CalibrationResult& result, DeviceWork work, DeviceWork others) {
-  double alone = 0, beside = 0;
-  for (const InterferenceMeasurement& m : result.interference) {
-    if (m.work != work) continue;
-    if (m.others == DeviceWork::idle) alone = m.time.median_s;
-    if (m.others == others) beside = m.time.median_s;
-  }
-  return alone > 0 ? beside / alone : 0;
-}
-
-/// Of a layer's ops under load, over those alone; the mean over what was measured both ways.
-double products_among_products(const std::vector<Profile::Row>& rows, int load) {
-  double sum = 0;
-  int count = 0;
-  for (const Profile::Row& loaded : rows) {
-    for (const Profile::Row& alone : rows) {
-      if (loaded.costs.load != load || alone.costs.load != 1 ||
-          loaded.costs.microbatch_size != alone.costs.microbatch_size ||
-          loaded.costs.recompute != alone.costs.recompute)
-        continue;
-      const auto layer_s = [](const ProfilePart& p) { return p.forward_s + p.backward_s; };
-      sum += layer_s(loaded.costs.layer) / std::max(kTiny, layer_s(alone.costs.layer));
-      ++count;
-    }
-  }
-  return count > 0 ? sum / count : 1;
-}
-
-void fit_interference(const CalibrationResult& result, Profile& profile) {
-  constexpr DeviceWork works[] = {DeviceWork::multiply, DeviceWork::step, DeviceWork::softmax};
-  for (const DeviceWork work : works) {
-    const double beside = slowdown(result, work, DeviceWork::multiply);
-    const double streams = slowdown(result, work, DeviceWork::stream);
-    if (beside == 0 || streams == 0) return;
-    profile.interference_notes.push_back(
-        fmt::format("{}: {:.3f} times its time alone while all others multiply, {:.3f} times while "
-                    "they stream through memory",
-                    kDeviceWorkNames[static_cast<int>(work)], beside, streams));
-  }
-  const int load = result.request.workers;
-  NeighbourSlowdowns i;
-  i.products_by_products = products_among_products(profile.rows, load);
-  const double multiply = slowdown(result, DeviceWork::multiply, DeviceWork::multiply);
-  const double softmax = slowdown(result, DeviceWork::softmax, DeviceWork::multiply);
-  const double apart = softmax - multiply;
-  const double share = std::abs(apart) > 1e-3
-                           ? std::clamp((i.products_by_products - multiply) / apart, 0.0, 1.0)
-                           : 0;
-  i.products_by_steps = std::lerp(slowdown(result, DeviceWork::multiply, DeviceWork::stream),
-                                  slowdown(result, DeviceWork::softmax, DeviceWork::stream), share);
-  i.steps_by_products = slowdown(result, DeviceWork::step, DeviceWork::multiply);
-  double alone = 0, loaded = 0;
-  for (const Profile::Step& step : profile.steps)
-    (step.costs.load == load ? loaded : alone) = step.costs.s_per_parameter;
-  if (alone > 0) i.steps_by_steps = loaded / alone;
-  profile.interference = i;
-}
-
 // --- links --------------------------------------------------------------------------------------
 
 /// The messages that were sent under one kind of traffic and load.
@@ -410,15 +349,7 @@ std::string model_yaml(const Profile& profile) {
                         step.costs.load, quantity(step.costs.overhead_s),
                         quantity(step.costs.s_per_parameter), step.note);
   }
-  if (!profile.interference) return text;
-  for (const std::string& note : profile.interference_notes) text += "  # " + note + "\n";
-  const NeighbourSlowdowns& i = *profile.interference;
-  return text + fmt::format(
-                    "  measured_interference:\n"
-                    "    {{products_by_products: {:.4g}, products_by_steps: {:.4g},\n"
-                    "     steps_by_products: {:.4g}, steps_by_steps: {:.4g}}}\n",
-                    i.products_by_products, i.products_by_steps, i.steps_by_products,
-                    i.steps_by_steps);
+  return text;
 }
 
 std::string link_yaml(const Cluster& cluster) {
@@ -463,7 +394,6 @@ Profile fit_profile(const CalibrationResult& result) {
     }
     profile.steps.push_back(fit_step(result, load));
   }
-  fit_interference(result, profile);
   profile.cluster = cluster_of(result);
   const Messages messages(result);
   if (!messages.points(TrafficPattern::one_way, 1).empty()) {

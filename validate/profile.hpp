@@ -6,11 +6,7 @@
 // bandwidth are intercept and slope of the time of messages over their bytes (models/line_fit.hpp).
 // Two flows that take more than 1.5 times as long as one share something: the two directions (half
 // duplex), two channels of one direction (fair when both get slower, fifo when only the second one
-// does), the flows out of or into one device (a port to a switch). What neighbours do to products
-// and steps: each among its kind by the rows alone and under load; a step beside products, and
-// products beside steps, by what was measured of interference. There a stage's op counts as so much
-// of a product and so much of a softmax as explains what it suffers among its kind, and a step of a
-// neighbour as a stream through memory.
+// does), the flows out of or into one device (a port to a switch).
 #pragma once
 
 #include "hw/calibration.hpp"
@@ -18,7 +14,6 @@
 #include "models/layer_profile.hpp"
 #include "models/stage_costs.hpp"
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,8 +33,6 @@ struct Profile {
     std::string note;
   };
   std::vector<Step> steps;
-  std::optional<NeighbourSlowdowns> interference;
-  std::vector<std::string> interference_notes;
   Cluster cluster;
   std::vector<std::string> link_notes;
 };

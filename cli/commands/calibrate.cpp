@@ -76,7 +76,6 @@ CalibrationRequest request_of(const Arguments& arguments, const std::string& bac
   add_message_sizes(request);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   request.workers = integer(arguments, "workers", std::clamp(cores, 2, 4));
-  request.interference = backend == "cuda" && request.workers > 1;  // partitions share their memory
   request.min_repetitions = integer(arguments, "repetitions", request.min_repetitions);
   request.max_repetitions = std::max(request.max_repetitions, request.min_repetitions);
   return request;

@@ -357,30 +357,6 @@ TEST(Calibration, MeasuresMessagesAndWhatTheyShare) {
   }
 }
 
-TEST(Calibration, MeasuresWhatNeighboursDoToADevice) {
-  Machine machine;
-  CalibrationRequest asked = request();
-  asked.interference = true;
-  const CalibrationResult result = measure(asked, machine);
-  EXPECT_TRUE(is_complete(result));
-  EXPECT_EQ(result.interference.size(), 4U * 3);
-  for (const InterferenceMeasurement& m : result.interference) {
-    if (m.work != DeviceWork::multiply && m.work != DeviceWork::softmax) continue;
-    const double alone = m.work == DeviceWork::multiply ? 1e-3 : 0.5e-3;
-    const double slower = m.others == DeviceWork::idle ? 1 : 1.3;  // three more devices at work
-    EXPECT_NEAR(m.time.median_s, alone * slower, 1e-9);
-    EXPECT_GE(m.time.n, asked.min_repetitions);
-  }
-  EXPECT_EQ(machine.live(), 0) << "all memory is given back";
-
-  CalibrationResult cut = result;
-  cut.interference.resize(7);
-  EXPECT_FALSE(is_complete(cut));
-  CalibrationRig rig;
-  rig.former = cut;
-  EXPECT_EQ(measure(asked, machine, rig).interference.size(), 4U * 3);
-}
-
 TEST(Calibration, RepeatsUntilTheSpreadIsSmallOrTheMaximumIsReached) {
   CalibrationRequest asked = request();
   asked.spread = 0.05;
@@ -492,10 +468,8 @@ TEST(CalibrationFile, KeepsEverything) {
   asked.optimizer.kind = OptimizerSpec::Kind::adamw;
   asked.precision = Precision::fp32;
   asked.link = "d2d";
-  asked.interference = true;
   Machine machine;
   const CalibrationResult result = measure(asked, machine);
-  EXPECT_FALSE(result.interference.empty());
   const std::string text = to_json(result);
   EXPECT_EQ(to_json(parse_calibration_result(text, "test")), text);
   EXPECT_EQ(to_json(parse_calibration_request(to_json(asked), "test")), to_json(asked));
@@ -581,36 +555,6 @@ TEST(ProfileFit, FlowsThatBothGetSlowerShareFairly) {
   EXPECT_FALSE(fit_profile(result).cluster.intra.fifo);
 }
 
-TEST(ProfileFit, WhatNeighboursDoBecomesSlowdownsOfProductsAndSteps) {
-  Machine machine;
-  CalibrationRequest asked = request();
-  asked.interference = true;
-  CalibrationResult result = measure(asked, machine);
-  // Made up: a softmax suffers more than a product, a step most.
-  const std::map<std::pair<DeviceWork, DeviceWork>, double> times{
-      {{DeviceWork::multiply, DeviceWork::idle}, 1},
-      {{DeviceWork::multiply, DeviceWork::multiply}, 1.2},
-      {{DeviceWork::multiply, DeviceWork::stream}, 1.4},
-      {{DeviceWork::softmax, DeviceWork::idle}, 2},
-      {{DeviceWork::softmax, DeviceWork::multiply}, 3.2},
-      {{DeviceWork::softmax, DeviceWork::stream}, 5.2},
-      {{DeviceWork::step, DeviceWork::idle}, 4},
-      {{DeviceWork::step, DeviceWork::multiply}, 6},
-      {{DeviceWork::step, DeviceWork::stream}, 12}};
-  for (InterferenceMeasurement& m : result.interference) {
-    if (const auto made = times.find({m.work, m.others}); made != times.end())
-      m.time.median_s = made->second;
-  }
-  const NeighbourSlowdowns i = fit_profile(result).interference.value();
-  EXPECT_NEAR(i.products_by_products, 1.3, 1e-6) << "the rows alone and under load";
-  EXPECT_NEAR(i.steps_by_steps, 1.3, 1e-6);
-  // 1.3 among products: three quarters as a product (1.2), a quarter as a softmax (1.6).
-  EXPECT_NEAR(i.products_by_steps, 0.75 * 1.4 + 0.25 * 2.6, 1e-6);
-  EXPECT_NEAR(i.steps_by_products, 1.5, 1e-9);
-  result.interference.clear();
-  EXPECT_FALSE(fit_profile(result).interference) << "not measured";
-}
-
 TEST(ProfileFit, ResultWithoutARoleIsRefused) {
   Machine machine;
   CalibrationResult result = measure(request(), machine);
@@ -663,22 +607,6 @@ TEST_F(ProfileFile, ScenarioCostsTheMediansAgain) {
   EXPECT_EQ(s.cluster.device.memory_bytes, 8'589'934'592);
   EXPECT_NEAR(s.cluster.intra.latency_s, 20e-6, 1e-10);
   EXPECT_TRUE(s.cluster.intra.fifo);
-}
-
-TEST_F(ProfileFile, WithInterferenceCostsAreThoseAloneUntilASimulationKnowsTheNeighbours) {
-  CalibrationRequest asked = request();
-  asked.interference = true;
-  Machine machine;
-  const CalibrationResult result = measure(asked, machine);
-  const Scenario s = scenario(result, "stages: 3, split: [1, 3, 2], microbatch_size: 4");
-  ASSERT_TRUE(s.interference);
-  EXPECT_NEAR(s.interference->products_by_products, 1.3, 1e-3);
-  const auto alone = std::ranges::find_if(result.ops, [](const OpMeasurement& m) {
-    return m.load == 1 && m.stage.microbatch_size == 4 && m.stage.role == StageRole::first &&
-           m.kind == OpKind::forward;
-  });
-  EXPECT_NEAR(s.costs[0][OpKind::forward].seconds, alone->time.median_s,
-              1e-6 * alone->time.median_s);
 }
 
 TEST_F(ProfileFile, ScenarioHasTheBytesOfTheRealStages) {
