@@ -42,7 +42,7 @@ bool is_null(const Value& value) {
   return value.kind == Value::Kind::null || lower_case(value.text) == "null";
 }
 
-/// The entry of a map by its name with any of '-' and '_'.
+/// Returns the entry of a map by its name with any of '-' and '_'.
 const Value* entry(const Value* map, std::string_view name) {
   if (map == nullptr || map->kind != Value::Kind::map) return nullptr;
   const auto at = std::ranges::find_if(
@@ -65,7 +65,7 @@ class OptionReader {
       option.values.emplace_back("null");
   }
 
-  /// What follows from a key.
+  /// Adds an option that follows from a key.
   void add_option(const std::string& name, const std::string& value, const Value& from,
                   std::string shown) {
     ScriptOption& option = add_named(name, from, std::move(shown));
@@ -88,7 +88,7 @@ class OptionReader {
   MegatronJob& job_;
 };
 
-/// Keys of a section of Megatron-LM's own names, those of maps within it as well.
+/// Reads the keys of a section of Megatron-LM's own names, those of maps within it as well.
 class FlagSection {
  public:
   /// `others`: whose names some keys have (scenarios/import); none: all are Megatron's.
@@ -149,7 +149,7 @@ class FlagSection {
 // ---- Megatron-LM's own
 // ---------------------------------------------------------------------------
 
-/// Keys with their dashes, as on a command line; or without.
+/// Reads keys with their dashes, as on a command line, or without.
 void read_flags(const Value& map, OptionReader& out) {
   for (const Value::Entry& e : map.entries) {
     if (e.value.kind == Value::Kind::map)
@@ -169,7 +169,7 @@ std::string letters_of(const std::string& name) {
   return out;
 }
 
-/// A file beside `path`, or in a folder of models near it.
+/// Returns a file beside `path`, or in a folder of models near it.
 std::optional<std::string> file_near(const std::string& origin, const std::string& name) {
   const fs::path beside = fs::path(origin).parent_path();
   std::error_code ignored;
@@ -333,7 +333,7 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
 // ---- DeepSpeed, GPT-NeoX
 // -------------------------------------------------------------------------
 
-/// What both have of DeepSpeed's own configuration.
+/// Reads what both have of DeepSpeed's own configuration.
 void read_deepspeed(const Value& config, OptionReader& out) {
   const auto add = [&](const char* name, const Value* value, const std::string& shown) {
     if (value != nullptr) out.add_option(name, *value, shown);
@@ -513,7 +513,8 @@ void read_flag_file(const std::string& text, MegatronJob& job) {
 
 namespace {
 
-/// The value of an option of a file's name, and where that file lies beside the script, or "".
+/// Returns the value of an option of a file's name, and where that file lies beside the script, or
+/// "".
 struct NamedFile {
   std::string name, path;
 };

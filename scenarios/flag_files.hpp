@@ -29,10 +29,10 @@ struct MegatronJob {
   ScriptSurroundings defined{};
 };
 
-/// Has a file of JSON or YAML keys of a job's, rather than a model's alone?
+/// Returns whether a file of JSON or YAML has keys of a job's, rather than a model's alone.
 bool has_keys_of_job(const std::string& text, const std::string& origin);
 
-/// Is it YAML or JSON, rather than a script?
+/// Returns whether it is YAML or JSON, rather than a script.
 bool is_flag_file(std::string_view text, const std::string& origin);
 
 /// Adds the options that a file of YAML or JSON has. Throws InputError where it is none of the

@@ -75,7 +75,7 @@ std::string listed(const std::vector<std::string>& keys) {
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-/// The number that an entry gives under the first of its names that is there, or 0.
+/// Returns the number that a document gives under the first of these names that is there, or 0.
 double first_of(const Value& document, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
     const Value* value = document.find(key);
@@ -85,7 +85,8 @@ double first_of(const Value& document, std::initializer_list<const char*> keys) 
   return 0;
 }
 
-/// The entry that says how many experts there are, or null; one expert is an MLP as any other.
+/// Returns the entry that says how many experts there are, or null; one expert is an MLP as any
+/// other.
 const Value::Entry* experts_of(const Value& document) {
   for (const Value::Entry& entry : document.entries)
     if (lists(hf_table("expert_counts"), entry.key.text) && std::atof(entry.value.text.c_str()) > 1)
@@ -93,7 +94,7 @@ const Value::Entry* experts_of(const Value& document) {
   return nullptr;
 }
 
-/// Does it say that there are no experts, or one?
+/// Returns whether it says that there are no experts, or one.
 bool says_dense(const Value& document) {
   return experts_of(document) == nullptr &&
          std::ranges::any_of(document.entries, [](const Value::Entry& entry) {
@@ -101,7 +102,8 @@ bool says_dense(const Value& document) {
          });
 }
 
-/// Of the hidden layers of the experts that a token visits, all together; 0: it is not said.
+/// Returns the width of the hidden layers of the experts that a token visits, all together; 0: it
+/// is not said.
 double width_of_experts(const Value& document) {
   const double visited = first_of(document, {"num_experts_per_tok", "moe_router_topk"});
   const double size = first_of(document, {"moe_intermediate_size", "moe_ffn_hidden_size",
@@ -159,7 +161,7 @@ class Adoption {
 
   bool is_of(std::string_view type) const { return type_ && type_->name == type; }
 
-  /// Of a mixture of experts: what can be asked instead.
+  /// Returns what can be asked instead of a mixture of experts.
   std::string nearest_without_experts() const {
     const double width = width_of_experts(document_);
     if (width == 0) return "";
@@ -188,7 +190,7 @@ class Adoption {
   // --- maps and names
   // ---------------------------------------------------------------------------
 
-  /// Of a model that also sees or hears: its language model is in a map of its own.
+  /// Takes the language model of one that also sees or hears, which is in a map of its own.
   void take_language_model() {
     const Value::Entry* vision = given("vision_config");
     const Value::Entry* text = given("text_config");
@@ -217,8 +219,8 @@ class Adoption {
     document_.entries = std::move(entries);
   }
 
-  /// SigLIP's encoder and Gemma 3's projection of what it sees (transformers' siglip and gemma3);
-  /// 0 of others.
+  /// Returns the parameters of SigLIP's encoder and Gemma 3's projection of what it sees
+  /// (transformers' siglip and gemma3); 0 of others.
   static std::int64_t vision_parameters(const Value& vision, double text_width) {
     constexpr double kMostOfSize = 1e5;  // products of three fit 63 bits
     const Value* type = vision.find("model_type");
@@ -237,7 +239,7 @@ class Adoption {
     return size("num_hidden_layers") * layer + patches + 2 * h + projection;
   }
 
-  /// MPT says what attention is in a map of its own.
+  /// Joins a map to the others' keys: MPT says what attention is in one of its own.
   void join_map(const char* key) {
     const Value::Entry* map = given(key);
     if (map == nullptr || map->value.kind != Value::Kind::map) return;
@@ -302,8 +304,8 @@ class Adoption {
         document_.source->name, what));
   }
 
-  /// Llama's and Mistral's own params.json, in which the MLP's width may have to be worked out
-  /// (meta-llama/llama3, llama/model.py).
+  /// Takes Llama's and Mistral's own params.json, in which the MLP's width may have to be worked
+  /// out (meta-llama/llama3, llama/model.py).
   void take_published() {
     type_ = find_foreign_type("llama");
     if (number_of("ffn_hidden_size") > 0) return;
@@ -313,7 +315,8 @@ class Adoption {
     add_default("ffn_hidden_size", fmt::format("{:.0f}", std::ceil(width / multiple) * multiple));
   }
 
-  /// Megatron's arguments have no type, and say gates and norms in words of their own.
+  /// Finds the type of Megatron's arguments, which have none, and say gates and norms in words of
+  /// their own.
   void find_type_by_activation() {
     const Value::Entry* gated = gated_activation();
     if (gated == nullptr) return;
@@ -341,7 +344,7 @@ class Adoption {
     unknown_.push_back(near.empty() ? key : fmt::format("{} (did you mean '{}'?)", key, near));
   }
 
-  /// Keys that mean something only with others.
+  /// Returns whether a key means something only with others.
   bool is_settled_together(std::string_view key) {
     return lists(hf_table("windows"), key) || lists(hf_table("dropouts"), key) ||
            hf_table("biases").find(std::string(key)) != nullptr || key == "attention_out_bias" ||
@@ -364,7 +367,8 @@ class Adoption {
     return true;
   }
 
-  /// DeepSpeed gives the stage of ZeRO in a map of its own.
+  /// Refuses a way to divide a model that is not modelled. DeepSpeed gives the stage of ZeRO in a
+  /// map of its own.
   bool refused_parallelism(const Value::Entry& entry) {
     const NotModelled* known = find_not_modelled(entry.key.text);
     if (known == nullptr) return false;
@@ -376,7 +380,7 @@ class Adoption {
     return true;
   }
 
-  /// Keys of ours under another name and with other values.
+  /// Keeps what is a key of ours under another name and with other values.
   bool translated(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
     const std::string& text = entry.value.text;
@@ -416,7 +420,7 @@ class Adoption {
     return meant(entry) || key == "word_embed_proj_dim" || key.starts_with("moe_");
   }
 
-  /// A word for one of our choices.
+  /// Keeps what is a word for one of our choices.
   bool meant(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
     const Value* meanings = hf_table("meanings").find(key);
@@ -466,7 +470,7 @@ class Adoption {
     return true;
   }
 
-  /// Does another key of the file say the same better?
+  /// Returns whether another key of the file says the same better.
   bool superseded(std::string_view key) const {
     if (key == "max_seq_len" || key == "model_max_length")
       return given("max_position_embeddings") != nullptr || given("seq_length") != nullptr;
@@ -534,7 +538,7 @@ class Adoption {
                   [&](const Value::Entry& e) { return find_key("model", e.key.text) == row; });
   }
 
-  /// Which heads share keys and values, and what Falcon's two generations make of a layer.
+  /// Settles which heads share keys and values, and what Falcon's two generations make of a layer.
   void settle_heads() {
     const bool newer = is("new_decoder_architecture", "true");
     const bool usually_one = is_of("falcon") || is_of("gpt_bigcode");
@@ -616,7 +620,7 @@ class Adoption {
     if (said) add_default("dropout", some ? "true" : "false");
   }
 
-  /// Layers that are listed by name: how many of them attend to everything.
+  /// Returns how many of the layers that are listed by name attend to everything.
   std::optional<int> listed_full_layers() {
     const Value::Entry* types = given("layer_types");
     if (types == nullptr || types->value.kind != Value::Kind::list) return std::nullopt;
@@ -669,7 +673,7 @@ class Adoption {
     }
   }
 
-  /// The facts of its type; of what has none, a llama if it has all that makes one.
+  /// Adds the facts of its type; what has none is a llama if it has all that makes one.
   void settle_family() {
     const auto has = [&](std::string_view key, std::string_view text) {
       return std::ranges::any_of(
@@ -709,7 +713,8 @@ class Adoption {
       drop("full_attention_every");
   }
 
-  /// Megatron lists the defaults of moe_* beside `num_experts: null`.
+  /// Refuses moe_* of a model without experts; Megatron lists their defaults beside `num_experts:
+  /// null`.
   void check_experts() {
     const bool none = says_dense(document_);
     for (const Value::Entry& entry : document_.entries) {

@@ -27,7 +27,7 @@ std::optional<std::int64_t> whole_number(const std::string& text) {
   return value && *value > 0 && *value <= kMostOfAnOption ? value : std::nullopt;
 }
 
-/// A number, or what somebody takes for one: "-24", "2.4e1", "24x".
+/// Returns whether it is a number, or what somebody takes for one: "-24", "2.4e1", "24x".
 bool is_numeric(const std::string& text) {
   const std::size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
   return text.size() > sign && std::isdigit(static_cast<unsigned char>(text[sign])) != 0 &&
@@ -40,7 +40,7 @@ bool is_absent(std::string text) {
   return text == "null" || text == "false" || text == "~";
 }
 
-/// Does it depend on what only a run of the script tells?
+/// Returns whether it depends on what only a run of the script tells.
 bool is_untold(const std::string& value) { return value.find_first_of("$`") != value.npos; }
 
 }  // namespace
@@ -170,7 +170,7 @@ void ImportNotes::leave_out(const std::string& what, Leaves leaves) {
   if (leaves != Leaves::nothing && std::ranges::find(all, what) == all.end()) all.push_back(what);
 }
 
-/// Null where it is none of them, or means nothing as it stands.
+/// Returns the row of an option; null where it is none of them.
 const UnmodelledOption* ImportNotes::unmodelled_row(const std::string& name) const {
   const auto row = std::ranges::find_if(
       known_.unmodelled, [&](const UnmodelledOption& u) { return name.starts_with(u.beginning); });
@@ -208,7 +208,8 @@ bool ImportNotes::is_on(const std::string& name) const {
   return values.empty() || (values[0] != "0" && values[0] != "1" && values[0] != "none");
 }
 
-/// A neighbour in spelling; of what looks harmless, only among options that have a meaning here.
+/// Returns a neighbour in spelling; of what looks harmless, only among options that have a meaning
+/// here.
 std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
   if (++suggested_ > kMostSuggested) return "";
   std::vector<std::string> names(known_names_.begin(), known_names_.end());
@@ -231,14 +232,14 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
              : fmt::format("did you mean {}{}{}?", dashes_, section, meant);
 }
 
-/// The place of an option, still without a message.
+/// Returns the place of an option, still without a message.
 Diagnostic ImportNotes::at(const ScriptOption& option, const std::string& origin) {
   Diagnostic error = option.place;
   if (error.where.origin.empty()) error.where = {origin, option.line, option.line > 0 ? 1 : 0};
   return error;
 }
 
-/// What `option` would need to be told, as an error where it stands.
+/// Returns what `option` would need to be told, as an error where it stands.
 Diagnostic ImportNotes::untold(const ScriptOption& option, const std::string& what,
                                const std::string& origin) const {
   Diagnostic error = at(option, origin);
@@ -251,7 +252,8 @@ Diagnostic ImportNotes::untold(const ScriptOption& option, const std::string& wh
   return error;
 }
 
-/// Errors for what a run of the script would tell: values, words that may be options, conditions.
+/// Returns errors for what a run of the script would tell: values, words that may be options,
+/// conditions.
 std::vector<Diagnostic> ImportNotes::untold_options(const std::string& origin) const {
   std::vector<Diagnostic> errors;
   for (std::size_t i = 0; i < options_.size(); ++i) {
@@ -278,7 +280,8 @@ std::vector<Diagnostic> ImportNotes::untold_options(const std::string& origin) c
   return errors;
 }
 
-/// Does a condition that is not known decide whether an option counts that means something here?
+/// Returns whether a condition that is not known decides if an option counts that means something
+/// here.
 bool ImportNotes::is_in_question(std::size_t i) const {
   const ScriptOption& option = options_[i];
   if (option.condition.empty() || settled_.contains(option.name)) return false;

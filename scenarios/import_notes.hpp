@@ -38,7 +38,7 @@ struct KnownOptions {
   std::vector<UnmodelledOption> unmodelled;
 };
 
-/// Text of the user's in a comment of ours.
+/// Returns text of the user's for a comment of ours.
 std::string as_comment(const std::string& text);
 
 class ImportNotes {
@@ -46,34 +46,35 @@ class ImportNotes {
   /// `dashes`: what stands before an option's name where it comes from.
   ImportNotes(std::vector<ScriptOption> options, std::string dashes, KnownOptions known);
 
-  /// Whoever asks for an option understands it, as `meaning`; of several the last one counts. One
-  /// whose value is null or false is not there. None: it is not there, or has no value of that kind
-  /// (which is noted; a number that is none of a degree's or size's is an error of head()).
+  /// Returns the value of an option, which is understood from then on, as `meaning`; of several the
+  /// last one counts. One whose value is null or false is not there. None: it is not there, or has
+  /// no value of that kind (which is noted; a number that is none of a degree's or size's is an
+  /// error of head()).
   std::optional<std::int64_t> number(const std::string& name, const std::string& meaning);
   std::optional<std::int64_t> number(std::initializer_list<std::string> names,
                                      const std::string& meaning);
   std::string word(const std::string& name, const std::string& meaning);
-  /// Of an option that takes several.
+  /// Returns the values of an option that takes several.
   std::vector<std::string> words(const std::string& name, const std::string& meaning);
   bool has(const std::string& name, const std::string& meaning);
   bool mentions(const std::string& name) const;
-  /// As number(); where it is not there, or has no such value, head() asks for it.
+  /// Returns what number() does; where it is not there, or has no such value, head() asks for it.
   std::int64_t needed(const std::string& name, const std::string& meaning);
-  /// A product, at most 10^9: head() throws where it is more. `what` it counts: "GPUs".
+  /// Returns a product, at most 10^9: head() throws where it is more. `what` it counts: "GPUs".
   std::int64_t product_of(std::initializer_list<std::int64_t> factors, const std::string& what);
-  /// head() asks for it: `how` says how it can be given.
+  /// Makes head() ask for an option; `how` says how it can be given.
   void ask(const std::string& name, std::string how = {});
-  /// Of a degree that means nothing where it is 1, and is not modelled otherwise.
+  /// Notes a degree that means nothing where it is 1, and is not modelled otherwise.
   void unless_one(const std::string& name, std::int64_t degree);
   void unreadable(const std::string& name);
-  /// It changes nothing that is predicted.
+  /// Notes that an option changes nothing that is predicted.
   void ignore(const std::string& name);
-  /// It cannot be modelled.
+  /// Notes that an option cannot be modelled.
   void unmodelled(const std::string& name, std::string why);
-  /// Something that memory depends on is left out: a part of model.missing.
+  /// Notes that something which memory depends on is left out: a part of model.missing.
   void leave_out(const std::string& what, Leaves leaves);
   void assume(std::string line) { assumed_.push_back(std::move(line)); }
-  /// Something else says it.
+  /// Notes that something else says what these options do.
   void not_asked(std::initializer_list<std::string> names) {
     for (const std::string& name : names) {
       untold_.erase(name);
@@ -81,19 +82,19 @@ class ImportNotes {
     }
   }
 
-  /// Comment lines of YAML: one for each option, and one for each assumption; and the scenario's
-  /// name, that of `origin` with what cannot be modelled, which every result then says. Throws
-  /// InputError with all numbers that depend on variables which are not known, all that are asked
-  /// for, with the --define that gives them, and all that are no numbers.
+  /// Returns comment lines of YAML, one for each option and one for each assumption, and the
+  /// scenario's name, that of `origin` with what cannot be modelled, which every result then says.
+  /// Throws InputError with all numbers that depend on variables which are not known, all that are
+  /// asked for, with the --define that gives them, and all that are no numbers.
   std::string head(const std::string& origin);
 
-  /// Lines of a scenario's model: what is left out of it. Call it last.
+  /// Returns the lines of a scenario's model that say what is left out of it. Call it last.
   std::string missing(const std::string& indent);
 
  private:
   enum class Kind : std::uint8_t { open, understood, ignored, unmodelled, unreadable, unknown };
 
-  /// Marks every occurrence.
+  /// Finds an option and marks every occurrence.
   ScriptOption* find(const std::string& name, const std::string& meaning);
   bool is_off(std::size_t option) const;
   void refuse(const std::string& origin) const;

@@ -15,7 +15,7 @@
 namespace penstock {
 namespace {
 
-/// Leaves of a document, by the way to them: `parallelism.pp`.
+/// Adds the leaves of a document, by the way to them: `parallelism.pp`.
 void flatten(const Value& value, const std::string& name, std::vector<ScriptOption>& out) {
   if (value.kind == Value::Kind::map) {
     for (const Value::Entry& entry : value.entries)

@@ -21,7 +21,8 @@
 namespace penstock {
 namespace {
 
-/// That of `given`, or of the flavor, from the registry or as torchtitan's newer flags name it.
+/// Returns the model of `given`, or of the flavor, from the registry or as torchtitan's newer flags
+/// name it.
 NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::string& origin) {
   std::string name, flavor;
   for (const char* key : {"module", "model.name"})
@@ -56,7 +57,7 @@ constexpr TitanSchedule kTitanSchedules[] = {{"1F1B", "1f1b", 1},
                                              {"ZBVZeroBubble", "zb-v", 2},
                                              {"DualPipeV", "dualpipev", 2}};
 
-/// Of the present name and of earlier ones.
+/// Makes a scenario of torchtitan's options, by their present names and by earlier ones.
 class Titan {
  public:
   Titan(ImportNotes& notes, const JobCluster& cluster, NamedModel model, std::string origin)

@@ -32,7 +32,7 @@ double ProfilePart::*time_field(OpKind kind) {
 constexpr OpKind kTimedKinds[] = {OpKind::forward, OpKind::backward, OpKind::backward_input,
                                   OpKind::backward_weight};
 
-/// Bytes of a stage as the memory accounting of a run counts them.
+/// Returns the bytes of a stage as the memory accounting of a run counts them.
 ProfilePart bytes_of(const StageSizes& s) {
   ProfilePart p;
   const auto sum = [](std::initializer_list<std::int64_t> parts) {
@@ -53,7 +53,7 @@ constexpr double ProfilePart::*kByteFields[] = {
     &ProfilePart::activation_bytes, &ProfilePart::activation_after_input_bytes,
     &ProfilePart::forward_workspace_bytes, &ProfilePart::backward_workspace_bytes};
 
-/// A microbatch size, recomputation and load out of a result.
+/// Fits the row of one microbatch size, recomputation and load of a result.
 class RowFit {
  public:
   RowFit(const CalibrationResult& result, std::int64_t size, Recompute recompute, int load)
@@ -108,7 +108,7 @@ class RowFit {
     row_.head.*field = beyond(fit, times(StageRole::last, kind));
   }
 
-  /// What the stages take beyond the line, on average; never less than nothing.
+  /// Returns what the stages take beyond the line, on average; never less than nothing.
   static double beyond(const LineFit& fit, const std::vector<FitPoint>& points) {
     double sum = 0;
     for (const FitPoint& p : points) sum += p.y - fit.at(p.x);
@@ -125,7 +125,7 @@ class RowFit {
     return points;
   }
 
-  /// Sizes are exact: the line through the fewest and the most layers.
+  /// Fits the line through the fewest and the most layers, as sizes are exact.
   void fit_bytes(double ProfilePart::*field) {
     const auto middle = bytes(StageRole::middle, field);
     if (middle.size() < 2) throw InputError("calibration result", "lacks sizes of middle stages");
@@ -168,7 +168,7 @@ Profile::Step fit_step(const CalibrationResult& result, int load) {
           fmt::format("fitted within {}", format_percent(fit.residual))};
 }
 
-/// What a parameter takes in a run of hw/: fp32 gradients, and masters beside bf16 weights.
+/// Returns what a parameter takes in a run of hw/: fp32 gradients, and masters beside bf16 weights.
 ParameterBytes parameter_bytes(const CalibrationRequest& request) {
   const double working = request.precision == Precision::bf16 ? 2 : 4;
   const double moments = request.optimizer.kind == OptimizerSpec::Kind::adamw ? 8 : 0;
@@ -178,7 +178,7 @@ ParameterBytes parameter_bytes(const CalibrationRequest& request) {
 
 // --- links --------------------------------------------------------------------------------------
 
-/// The messages that were sent under one kind of traffic and load.
+/// Holds the messages that were sent, by kind of traffic and load.
 class Messages {
  public:
   explicit Messages(const CalibrationResult& result) : result_(result) {}
@@ -192,7 +192,8 @@ class Messages {
     return points;
   }
 
-  /// Time of two flows over that of one, for the largest messages, without load; 0: not measured.
+  /// Returns the time of two flows over that of one, for the largest messages, without load; 0: not
+  /// measured.
   double slowdown(TrafficPattern traffic, Sample LinkMeasurement::*which) const {
     const LinkMeasurement *one = nullptr, *two = nullptr;
     for (const LinkMeasurement& m : result_.links) {
@@ -205,7 +206,7 @@ class Messages {
     return (two->*which).median_s / std::max(kTiny, one->last.median_s);
   }
 
-  /// Of the largest messages of such traffic with all devices idle.
+  /// Returns the spread of the largest messages of such traffic with all devices idle.
   double spread(TrafficPattern traffic) const {
     const LinkMeasurement* largest = nullptr;
     for (const LinkMeasurement& m : result_.links) {
@@ -224,7 +225,7 @@ std::string link_line(const LineFit& fit) {
                      format_bandwidth(fit.slope > 0 ? 1 / fit.slope : INFINITY));
 }
 
-/// Latency and bandwidth, under load where that was measured, since pipelines always compute.
+/// Fits latency and bandwidth, under load where that was measured, since pipelines always compute.
 void fit_link(const Messages& messages, int load, Profile& profile) {
   const LineFit alone = fit_line(messages.points(TrafficPattern::one_way, 1));
   const auto loaded = messages.points(TrafficPattern::one_way, load);
@@ -285,7 +286,7 @@ Cluster cluster_of(const CalibrationResult& result) {
 
 // --- YAML ---------------------------------------------------------------------------------------
 
-/// Seven digits in the largest unit that leaves a number above 1.
+/// Returns seven digits in the largest unit that leaves a number above 1.
 std::string quantity(double seconds) {
   static constexpr std::pair<const char*, double> kUnits[] = {
       {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};

@@ -37,10 +37,10 @@ struct Profile {
   std::vector<std::string> link_notes;
 };
 
-/// Throws InputError when the result lacks what a profile needs.
+/// Returns the profile of what was measured. Throws InputError when the result lacks what it needs.
 Profile fit_profile(const CalibrationResult& result);
 
-/// The profile as a file that `model:` and `cluster:` of a scenario can name.
+/// Returns the profile as a file that `model:` and `cluster:` of a scenario can name.
 std::string to_yaml(const Profile& profile);
 
 }  // namespace penstock

@@ -15,13 +15,13 @@
 namespace penstock {
 namespace {
 
-/// What nvidia-smi shows of a GPU whose job has `bytes` allocated at most.
+/// Returns what nvidia-smi shows of a GPU whose job has `bytes` allocated at most.
 std::int64_t of_whole_gpu(const DeviceSpec& device, std::int64_t bytes) {
   return std::llround(static_cast<double>(bytes) / (1 - device.allocator_slack)) +
          device.reserved_bytes;
 }
 
-/// Of the first replica of each stage: the others are alike.
+/// Returns the peak of each stage's first replica; the others are alike.
 std::vector<std::int64_t> peaks_of_stages(const Simulation& s) {
   const MemoryInput input = s.memory();
   std::vector<std::int64_t> peaks;
@@ -40,7 +40,7 @@ void predict_memory(const Simulation& s, const RunRow& row, MeasuredRowResult& r
   if (device.capacity_bytes() > 0) result.predicted_finished = most <= device.capacity_bytes();
 }
 
-/// Of a refusal of many lines, the first, which says what is wrong.
+/// Returns the first line of a refusal, which says what is wrong.
 std::string first_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace

@@ -17,7 +17,7 @@ struct RowOptions {
   std::string profiles, model;  ///< of Sailor's data; empty: looked for (validate/sailor_runs.py)
 };
 
-/// What `simulate` says of a row's scenario, beside what was measured.
+/// Returns what `simulate` says of a row's scenario, beside what was measured.
 MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine);
 
 /// Predicts every row of this file or folder; those whose scenario is refused are noted and left
@@ -25,7 +25,7 @@ MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice
 MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& path,
                            const RowOptions& options);
 
-/// The scenario of a row: by its number, from 1, or its id. Throws InputError.
+/// Returns the scenario of a row, called by its number (from 1) or its id. Throws InputError.
 std::string scenario_of_row(const std::vector<RunRow>& rows, const std::string& row);
 
 }  // namespace penstock

@@ -92,7 +92,7 @@ constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX
 
-/// A text as YAML; whatever is in a cell, it stays one value.
+/// Returns a text as YAML; whatever is in a cell, it stays one value.
 std::string yaml_scalar(const std::string& text) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
@@ -159,7 +159,7 @@ class RowReader {
              fmt::format("must be 0 or at least {:g}, got '{}'", kLeastOfCell, cell(column)));
     return value;
   }
-  /// None where it is 0.
+  /// Returns the number of a column; none where it is 0.
   std::optional<double> rate(std::string_view column) {
     const auto value = number(column);
     return value && *value > 0 ? value : std::nullopt;
@@ -172,7 +172,7 @@ class RowReader {
   }
   bool yes(std::string_view column) { return number(column).value_or(0) != 0; }
 
-  /// Seconds of an iteration; of `samples_per_s` those of all its samples.
+  /// Returns the seconds of an iteration; of `samples_per_s` those of all its samples.
   std::optional<double> measured_time() {
     if (const auto time = number("iteration_s")) return time;
     const auto per_s = rate("samples_per_s");
@@ -184,7 +184,7 @@ class RowReader {
   void write(std::string_view key, const std::string& value) {
     text_ += fmt::format("{}: {}\n", key, yaml_scalar(value));
   }
-  /// A key of a section, where the column says something.
+  /// Writes a key of a section, where the column says something.
   void write_column(std::string_view key, std::string_view column) {
     if (has(column)) write(fmt::format("  {}", key), cell(column));
   }
@@ -199,7 +199,7 @@ class RowReader {
     write_pipeline();
   }
 
-  /// "llama" of "llama-1.34b" where no column says it.
+  /// Returns the family, "llama" of "llama-1.34b" where no column says it.
   std::string family() const {
     if (has("family")) return cell("family");
     for (const char* known : {"llama", "bert"})
@@ -294,7 +294,8 @@ class RowReader {
                       has("reduction") ? yaml_scalar(cell("reduction")) : "formula", overlap());
   }
 
-  /// Megatron-LM overlaps only where it was told to; what others do their stacks say.
+  /// Returns the key of overlap: Megatron-LM overlaps only where it was told to; what others do
+  /// their stacks say.
   std::string overlap() {
     const SourceStack* known = source_stack();
     const bool megatron = known != nullptr && known->stack == "megatron";
@@ -302,7 +303,7 @@ class RowReader {
     return fmt::format(", overlap: {}", yes("overlap_grad_reduce") ? "backward" : "none");
   }
 
-  /// 3/2/0 as [3, 2, 0].
+  /// Writes 3/2/0 as [3, 2, 0].
   void write_split() {
     std::string list = cell("split");
     for (std::size_t at = 0; (at = list.find('/', at)) != std::string::npos; at += 2)
@@ -348,7 +349,7 @@ constexpr VtrainColumn kOfVtrain[] = {
     {"full", "recompute"},
     {R"({"base":"dgx-a100","inter":{"nics":4}})", "cluster_json"}};
 
-/// A row of vTrain's with what its columns do not say; what is wrong with it goes to `wrong`.
+/// Adds to a row of vTrain's what its columns do not say, and to `wrong` what is wrong with it.
 void complete_vtrain_row(const CsvTable& table, const std::string& origin, CsvTable::Row& row,
                          std::vector<Diagnostic>& wrong) {
   constexpr double kMost = 1 << 24;
@@ -388,7 +389,7 @@ void complete_vtrain_row(const CsvTable& table, const std::string& origin, CsvTa
   for (const auto& [value, ours] : kOfVtrain) row.cells.emplace_back(value);
 }
 
-/// vTrain's table with the columns of one of ours.
+/// Returns vTrain's table with the columns of one of ours.
 CsvTable vtrain_as_runs(CsvTable table, const std::string& origin) {
   std::vector<Diagnostic> wrong;
   for (const auto& [theirs, ours] : kVtrainColumns) {

@@ -54,14 +54,14 @@ struct RunRow {
   std::optional<bool> finished;  ///< did it run at all
 };
 
-/// Does a header name the columns of such a table, all or all but two?
+/// Returns whether a header names the columns of such a table, all or all but two.
 bool is_run_table(const std::vector<std::string>& columns);
 
-/// The columns that nothing is made of, in quotes, with what they may mean; "" where there are
-/// none.
+/// Returns the columns that nothing is made of, in quotes, with what they may mean; "" where there
+/// are none.
 std::string unknown_columns(const std::string& text, const std::string& origin);
 
-/// Throws InputError with everything that is wrong.
+/// Returns the rows of a table. Throws InputError with everything that is wrong.
 std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin);
 
 }  // namespace penstock
