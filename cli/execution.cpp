@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "results/execution.hpp"
 #include "sim/bucket_times.hpp"
+#include "sim/durations.hpp"
 
 namespace penstock {
 namespace {
@@ -15,8 +16,8 @@ std::vector<Channel> channels_of(const Simulation& s) {
   return channels;
 }
 
-/// Each device is one GPU.
-ReductionPlan reduction_of(const Simulation& s) {
+/// Of each device, its ranks are so many of its GPUs.
+ReductionPlan reduction_of(const Simulation& s, int ranks) {
   ReductionPlan reduction;
   reduction.algorithm = s.scenario.reduction.algorithm;
   reduction.servers = s.scenario.reduction.servers;
@@ -26,10 +27,38 @@ ReductionPlan reduction_of(const Simulation& s) {
       here.push_back({ready, share, seconds, stage});
   }
   for (const std::vector<int>& gpus : s.scenario.mesh.gpus) {
-    reduction.gpus.push_back(gpus.front());
-    reduction.nodes.push_back(s.scenario.cluster.node_of(gpus.front()));
+    for (int rank = 0; rank < ranks; ++rank) {
+      reduction.gpus.push_back(gpus[static_cast<std::size_t>(rank)]);
+      reduction.nodes.push_back(s.scenario.cluster.node_of(reduction.gpus.back()));
+    }
   }
   return reduction;
+}
+
+std::vector<ExchangeSeconds> exchanges_of(const Simulation& s) {
+  std::vector<ExchangeSeconds> all;
+  const Durations durations(s.input());
+  const Placement& placement = s.program.placement;
+  for (int d = 0; d < placement.devices(); ++d) {
+    for (const std::uint32_t stage : placement.stages_at(placement.position_of(d))) {
+      for (const bool stored : {false, true}) {
+        const std::uint8_t flags = stored ? std::uint8_t{Op::stored} : std::uint8_t{0};
+        const auto seconds = [&](OpKind kind) {
+          return durations.exchange_s(
+              {.stage = static_cast<std::uint16_t>(stage), .kind = kind, .flags = flags}, d, 0);
+        };
+        const ExchangeSeconds e{d,
+                                stage,
+                                stored,
+                                seconds(OpKind::forward),
+                                seconds(OpKind::backward),
+                                seconds(OpKind::backward_input),
+                                seconds(OpKind::backward_weight)};
+        if (e.forward > 0 || e.backward > 0) all.push_back(e);
+      }
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -42,14 +71,18 @@ ComputeChoice compute_of(const Arguments& arguments) {
 }
 
 RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) {
-  require_executable(s.scenario, perturbed);
+  const bool real = s.scenario.transformer && compute != ComputeChoice::stand_in &&
+                    s.scenario.training.problem == TrainingSpec::Problem::model;
+  require_executable(s.scenario, perturbed, real);
   RunPlan plan;
   plan.name = s.scenario.name;
   plan.scenario = s.scenario.text();
   plan.program = s.program;
   plan.costs = s.scenario.costs;
   plan.channels = channels_of(s);
-  plan.reduction = reduction_of(s);
+  if (real) plan.division = {s.scenario.mesh.size(Axis::tensor), s.scenario.sequence_parallel};
+  plan.reduction = reduction_of(s, plan.division.tensor);
+  plan.exchange_s = exchanges_of(s);
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;
   plan.optimizer = s.scenario.optimizer;

@@ -37,7 +37,7 @@ struct BackendRequest {
   const RunSettings& settings;
   RunControl& control;
   Group& group;
-  std::vector<int> devices;  ///< of the Program, run by this process
+  std::vector<int> devices;  ///< ranks of the run: those of this process
 };
 
 /// What was used, for the recording: "cpu", "blas", "gpu", "driver" ... -> text.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds and opens the CUDA module beside this program.
+#include "base/error.hpp"
 #include "base/module_path.hpp"
 #include "hw/cuda/module.hpp"
 
@@ -44,6 +45,10 @@ const Module& module() {
 }  // namespace
 
 std::unique_ptr<Backend> open_cuda_backend(const BackendRequest& request) {
+  if (ranks_of_device(request.plan) > 1)
+    throw InputError(request.plan.name,
+                     "tensor ranks are executed by --backend host alone so far; use --set "
+                     "pipeline.tensor=1");
   if (module().entry == nullptr) throw NoHardware(module().problem);
   std::array<char, 512> why{};
   std::unique_ptr<Backend> backend(module().entry(&request, why.data(), why.size()));

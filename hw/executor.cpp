@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "hw/math.hpp"
+#include "hw/rank_exchange.hpp"
 
 #include <fmt/format.h>
 
@@ -63,22 +64,24 @@ struct DeviceExecutor::Reduction {
   Event met = nullptr, end = nullptr;   // of the last part
 };
 
-DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int device)
+DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int rank)
     : in_(input),
       ops_(input.plan.program.ops),
       norms_(input.plan.program),
-      number_(device),
-      device_(input.backend.device(device)),
-      first_(ops_.begin(device)),
-      last_(ops_.end(device)),
-      adders_(adders_of(input.plan, device)),
+      rank_(rank),
+      number_(device_of_rank(input.plan, rank)),
+      place_(place_of_rank(input.plan, rank)),
+      device_(input.backend.device(rank)),
+      first_(ops_.begin(number_)),
+      last_(ops_.end(number_)),
+      adders_(adders_of(input.plan, number_)),
       reducing_(&device_),
       records_(last_ - first_),
       next_receive_(first_),
       issued_(first_),
       done_(first_),
       receives_issued_(first_) {
-  for (const std::uint32_t stage : stages_on(input.plan, device)) add_stage(stage);
+  for (const std::uint32_t stage : stages_on(input.plan, number_)) add_stage(stage);
   find_incoming();
   find_parts();
 }
@@ -91,7 +94,7 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
   const int element_bytes = device_.math().element_bytes();
   s->number = number;
   const auto make_variant = [&](bool stored) {
-    auto stage = in_.make_stage(in_.plan, number, element_bytes, stored);
+    auto stage = in_.make_stage(in_.plan, number, element_bytes, stored, place_);
     const auto bytes = accounted_bytes(in_.plan, number, stage->sizes(), element_bytes, stored);
     return StageState::Variant{std::move(stage), bytes};
   };
@@ -123,7 +126,7 @@ void DeviceExecutor::warm_up() {
   device_.finish();
 }
 
-/// A microbatch through a stage, forth and back.
+/// A microbatch through a stage, forth and back; alone, whoever else shares it.
 void DeviceExecutor::try_out(const StageState& s, const Stage& stage) {
   const StageSizes& sizes = stage.sizes();
   InFlight f{.input = allocate(sizes.input_bytes),
@@ -139,6 +142,7 @@ void DeviceExecutor::try_out(const StageState& s, const Stage& stage) {
     if (made != nullptr) device_.math().zero(made->bytes, {made});
   }
   StageBuffers b = buffers(s, f, 0);
+  b.exchange = [](const StageExchange&) {};
   b.weights = s.weights->version(0);
   b.output = {f.output};
   b.output_gradient = {f.output_gradient};
@@ -163,9 +167,9 @@ void DeviceExecutor::run() {
 void DeviceExecutor::find_incoming() {
   for (std::size_t c = 0; c < in_.plan.channels.size(); ++c) {
     const Channel& channel = in_.plan.channels[c];
-    if (channel.destination != number_ || channel.kind != Transfer::Kind::message) continue;
+    if (channel.destination != rank_ || channel.kind != Transfer::Kind::message) continue;
     Incoming& incoming = incoming_[static_cast<int>(c)];
-    for (const Op& op : ops_.of_device(channel.source)) {
+    for (const Op& op : ops_.of_device(device_of_rank(in_.plan, channel.source))) {
       const bool here = op.has(Op::sends) && (op.kind != OpKind::forward) == channel.backward &&
                         in_.table.consumer_device(op) == number_;
       if (here) incoming.consumers.push_back(in_.table.consumer(op));
@@ -230,7 +234,8 @@ void DeviceExecutor::issue_receive(std::uint32_t g) {
 }
 
 int DeviceExecutor::channel_of(const Op& sender) const {
-  return channel_between(in_.table.device_of(sender), in_.table.consumer_device(sender),
+  return channel_between(same_place_on(in_.table.device_of(sender)),
+                         same_place_on(in_.table.consumer_device(sender)),
                          sender.kind != OpKind::forward);
 }
 
@@ -269,8 +274,7 @@ void DeviceExecutor::issue(std::uint32_t g) {
     made[i - g] = run_op(i);
   }
   for (std::uint32_t i = g; i < next; ++i) end_early_parts(i, begin, duration_s(in_.plan, g));
-  if (in_.settings.pace && !(beside_ && exchanges(ops_[g])))
-    device_.pace(kComputeQueue, begin, duration_s(in_.plan, g));
+  if (in_.settings.pace && !(beside_ && exchanges(ops_[g]))) pace(g, begin);
   const Event end = device_.record(kComputeQueue);
   for (std::uint32_t i = g; i < next; ++i) {
     record(i).end = end;
@@ -285,6 +289,14 @@ void DeviceExecutor::issue(std::uint32_t g) {
   issue_receives(next);
   const auto ahead = static_cast<std::uint32_t>(device_.issue_ahead());
   if (next - 1 - first_ >= ahead) wait_until_done(next - 1 - ahead);
+}
+
+/// On a virtual clock what is exchanged follows what is computed, as the simulator adds them.
+void DeviceExecutor::pace(std::uint32_t g, const Event& begin) {
+  const double compute_s = duration_s(in_.plan, g), exchange = exchange_s(in_.plan, number_, g);
+  const bool logical = in_.settings.clock == Clock::virtual_clock;
+  device_.pace(kComputeQueue, begin, logical ? compute_s : compute_s + exchange);
+  if (logical && exchange > 0) device_.pace(kComputeQueue, device_.record(kComputeQueue), exchange);
 }
 
 /// Messages, what holds the device until its last one has been delivered, and others' gradients.
@@ -310,7 +322,7 @@ Event DeviceExecutor::begin_of(std::uint32_t g) {
 
 /// Is it the REDUCE_GRAD of a device that adds the gradients of others?
 bool DeviceExecutor::exchanges(const Op& op) const {
-  return op.kind == OpKind::reduce_grad && adders_.size() > 1;
+  return op.kind == OpKind::reduce_grad && !parts_.empty();
 }
 
 /// Another device's REDUCE_GRAD of the same update: of the first stage that counts from its
@@ -333,7 +345,7 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
 
 /// Finds what this device does in each of its reductions, and on which queue.
 void DeviceExecutor::find_parts() {
-  if (adders_.size() == 1) return;
+  if (adders_.size() == 1 && !in_.plan.program.reduces_within) return;
   const Program& program = in_.plan.program;
   const auto stated = parts_at(in_.plan, program.placement.position_of(number_));
   std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
@@ -342,8 +354,8 @@ void DeviceExecutor::find_parts() {
   for (std::size_t k = 0; k < stated.size(); ++k) {
     const auto [first, end] = ranges[k];
     Part& part = parts_.emplace_back(Part{stated[k], first});
-    for (CollectiveStep step : reduction_steps(in_.plan, adders_, end - first)) {
-      if (step.gpu != number_) continue;
+    for (CollectiveStep step : reduction_steps(in_.plan, adders_, end - first, place_)) {
+      if (step.gpu != rank_) continue;
       step.first += first;
       step.end += first;
       part.steps.push_back(step);
@@ -351,8 +363,8 @@ void DeviceExecutor::find_parts() {
   }
   beside_ = program.detached_reductions || parts_.size() > 1;
   if (beside_) {
-    reducing_ = &in_.backend.beside(number_);
-    if (in_.settings.pace) pacing_ = &in_.backend.pacing(number_);
+    reducing_ = &in_.backend.beside(rank_);
+    if (in_.settings.pace) pacing_ = &in_.backend.pacing(rank_);
   }
   if (parts_.size() > 1) gradient_ends_ = GradientEnds(program);
 }
@@ -366,9 +378,9 @@ void DeviceExecutor::receive_gradients(std::uint32_t g) {
       if (step.kind == CollectiveStep::Kind::send) continue;
       const std::int64_t bytes = (step.end - step.first) * 4;
       ReceivingEnd& end = in_.backend.receiving(
-          channel_between(step.peer, number_, false, Transfer::Kind::reduction));
+          channel_between(step.peer, rank_, false, Transfer::Kind::reduction));
       Block* block = device_.allocate(end.queue(), bytes);
-      const Op op = reduction_of(ops_[g], step.peer);
+      const Op op = reduction_of(ops_[g], device_of_rank(in_.plan, step.peer));
       r.received.push_back({block, end.receive(nullptr, block, bytes, op).arrived});
     }
   }
@@ -434,7 +446,7 @@ void DeviceExecutor::reduce_part(std::uint32_t g, const Part& part) {
 void DeviceExecutor::send_step(std::uint32_t g, const CollectiveStep& step) {
   const std::int64_t bytes = (step.end - step.first) * 4;
   SendingEnd& end =
-      in_.backend.sending(channel_between(number_, step.peer, false, Transfer::Kind::reduction));
+      in_.backend.sending(channel_between(rank_, step.peer, false, Transfer::Kind::reduction));
   Block* block = device_.allocate(beside_ ? end.queue() : kComputeQueue, bytes);
   if (beside_) reducing_->wait(kComputeQueue, device_.record(end.queue()));
   for_each_stage(step, [&](Tensor own, std::int64_t offset, std::int64_t n) {
@@ -510,10 +522,47 @@ void DeviceExecutor::for_each_stage(const CollectiveStep& step, Visit visit) con
   }
 }
 
+// --- inside of ops -------------------------------------------------------------------------------
+
+/// Issues this rank's steps of an exchange on the compute queue.
+void DeviceExecutor::exchange(std::uint32_t g, const StageExchange& e) {
+  constexpr auto kKind = Transfer::Kind::reduction;
+  Math& math = device_.math();
+  const std::int64_t bytes = exchanged_bytes(e, math);
+  ExchangeRecord happened{e.name, e.what, e.elements * bytes, device_.record(kComputeQueue), {}};
+  for (const CollectiveStep& step : exchange_steps(in_.plan, number_, e.what, e.elements)) {
+    if (step.gpu != rank_) continue;
+    const std::int64_t n = (step.end - step.first) * bytes;
+    if (step.kind == CollectiveStep::Kind::send) {
+      SendingEnd& end = in_.backend.sending(channel_between(rank_, step.peer, false, kKind));
+      Block* block = device_.allocate(kComputeQueue, n);
+      math.copy(n, e.data.at(step.first * bytes), {block});
+      end.send(device_.record(kComputeQueue), block, n, ops_[g]);
+      device_.release(end.queue(), block);
+    } else {
+      ReceivingEnd& end = in_.backend.receiving(channel_between(step.peer, rank_, false, kKind));
+      Block* block = device_.allocate(end.queue(), n);
+      device_.wait(kComputeQueue, end.receive(nullptr, block, n, ops_[g]).arrived);
+      take_step(math, e, step, {block});
+      device_.release(kComputeQueue, block);
+    }
+  }
+  happened.end = device_.record(kComputeQueue);
+  record(g).exchanges.push_back(std::move(happened));
+}
+
+/// Before a step: gradients of which each rank has the sum over its rows are added over the ranks.
+void DeviceExecutor::sum_partial_gradients(std::uint32_t g, const StageState& s) {
+  for (const auto& [first, end] : s.usual.stage->partial_pieces()) {
+    exchange(g, {"norms' gradients", Collective::all_reduce, s.weights->summed().at(first * 4),
+                 end - first, StageExchange::Numbers::fp32});
+  }
+}
+
 void DeviceExecutor::receive_norm(std::uint32_t g) {
   const int from = in_.plan.program.placement.norm_from(number_);
-  ReceivingEnd& end =
-      in_.backend.receiving(channel_between(from, number_, false, Transfer::Kind::norm));
+  ReceivingEnd& end = in_.backend.receiving(
+      channel_between(same_place_on(from), rank_, false, Transfer::Kind::norm));
   Block* block = device_.allocate(end.queue(), kNormBytes);
   const auto received =
       end.receive(nullptr, block, kNormBytes, ops_[norms_.giver(ops_[g], number_)]);
@@ -532,8 +581,8 @@ void DeviceExecutor::hand_norm(std::uint32_t g) {
     } else {
       device_.math().zero(kNormBytes, {block});
     }
-    SendingEnd& end =
-        in_.backend.sending(channel_between(number_, taker, false, Transfer::Kind::norm));
+    SendingEnd& end = in_.backend.sending(
+        channel_between(rank_, same_place_on(taker), false, Transfer::Kind::norm));
     end.send(device_.record(kComputeQueue), block, kNormBytes, ops_[g]);
     device_.release(end.queue(), block);
   });
@@ -569,7 +618,10 @@ Block* DeviceExecutor::run_op(std::uint32_t g) {
     return nullptr;
   }
   if (op.kind == OpKind::step) {
-    for (auto& [number, s] : stages_) s->weights->step(g - first_);
+    for (auto& [number, s] : stages_) {
+      sum_partial_gradients(g, *s);
+      s->weights->step(g - first_);
+    }
     return nullptr;
   }
   if (op.kind == OpKind::reduce_grad) {
@@ -619,6 +671,7 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g) {
   f.workspace = allocate(sizes.forward_workspace_bytes);
   f.output = allocate_message(op, sizes.output_bytes);
   StageBuffers b = buffers(s, f, op.microbatch);
+  b.exchange = [this, g](const StageExchange& e) { exchange(g, e); };
   b.weights = s.weights->version(in_.plan.program.version(op));
   b.output = {f.output};
   stage->forward(device_.math(), b, op.microbatch);
@@ -645,6 +698,7 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     const std::uint32_t k = op.microbatch - (count - 1 - i) * program.placement.width_of(op.stage);
     InFlight& one = flying_.at({op.stage, k});
     StageBuffers b = buffers(s, one, k);
+    b.exchange = [this, g](const StageExchange& e) { exchange(g, e); };
     b.weights = weights;
     if (f.output_gradient != nullptr)
       b.output_gradient = {f.output_gradient, i * sizes.output_bytes};
@@ -747,10 +801,13 @@ std::string DeviceExecutor::where() const {
   const std::uint32_t issued = issued_.load(std::memory_order_acquire);
   std::uint32_t g = done_;
   while (g < issued && records_[g - first_].end->fired()) ++g;
-  if (g == last_) return fmt::format("device {}: has run its {} ops", number_, last_ - first_);
+  const int ranks = ranks_of_device(in_.plan);
+  const std::string who =
+      fmt::format("device {}{}", number_, ranks > 1 ? fmt::format(", rank {}", rank_) : "");
+  if (g == last_) return fmt::format("{}: has run its {} ops", who, last_ - first_);
   const Op& op = ops_[g];
-  const std::string place = fmt::format("device {}: at {} (op {} of {})", number_, to_string(op),
-                                        g - first_ + 1, last_ - first_);
+  const std::string place =
+      fmt::format("{}: at {} (op {} of {})", who, to_string(op), g - first_ + 1, last_ - first_);
   const OpRecord& r = records_[g - first_];
   if (g < issued && r.begin->fired()) return place + ", running";
   const bool posted = g < receives_issued_.load(std::memory_order_acquire);
@@ -758,7 +815,8 @@ std::string DeviceExecutor::where() const {
     const Op& from = ops_[in_.table.producer(op)];
     const Channel& c = in_.plan.channels[static_cast<std::size_t>(channel_of(from))];
     return fmt::format("{}, waiting for the message of {} on the link device {} -> device {} ({})",
-                       place, to_string(from), c.source, c.destination,
+                       place, to_string(from), device_of_rank(in_.plan, c.source),
+                       device_of_rank(in_.plan, c.destination),
                        c.backward ? "backward" : "forward");
   }
   if (g < issued && op.kind == OpKind::reduce_grad)

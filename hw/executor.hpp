@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor: runs one device's ordered ops of a Program on a backend, and keeps what happened.
+// Where several ranks are one device, each has an executor: they issue the same ops, with messages
+// from and to those at the same place of other devices, and exchange inside of ops.
 //
 // One thread walks the list and *issues*: for every op the wait for its message, its buffers, the
 // arithmetic, the message it sends. Nothing here knows a backend or a time source; what waits for
@@ -36,8 +38,16 @@
 namespace penstock {
 
 /// make_stage() of hw/stages.hpp; tests put in stages that break a rule.
-using StageFactory = std::function<std::unique_ptr<Stage>(const RunPlan&, std::uint32_t stage,
-                                                          int element_bytes, bool stored)>;
+using StageFactory = std::function<std::unique_ptr<Stage>(
+    const RunPlan&, std::uint32_t stage, int element_bytes, bool stored, int place)>;
+
+/// What ranks of a device exchanged inside of an op.
+struct ExchangeRecord {
+  std::string_view name;
+  Collective what;
+  std::int64_t bytes;
+  Event begin, end;
+};
 
 /// What happened to one op: events of the run, null where there was nothing.
 struct OpRecord {
@@ -45,6 +55,7 @@ struct OpRecord {
   /// Hold when the message that it waited for (another stage's, or a partial norm) left and came;
   /// of a REDUCE_GRAD, when the reduction began and ended.
   Event message_departed, message_arrived;
+  std::vector<ExchangeRecord> exchanges = {};
 };
 
 /// What an executor needs, alike for all devices of a process.
@@ -60,7 +71,7 @@ struct ExecutionInput {
 
 class DeviceExecutor {
  public:
-  DeviceExecutor(const ExecutionInput& input, int device);
+  DeviceExecutor(const ExecutionInput& input, int rank);
   ~DeviceExecutor();
 
   /// Does every kind of work of its ops once, on scratch memory, and waits for it. Leaves nothing
@@ -70,7 +81,9 @@ class DeviceExecutor {
   /// Issues every op and waits for the last; throws what stopped the run.
   void run();
 
+  int rank() const { return rank_; }
   int device() const { return number_; }
+  int place() const { return place_; }  ///< among the ranks of its device
   /// How many of its ops are known to have ended. From any thread.
   std::uint32_t ops_done() const { return done_ - first_; }
   /// Of the device's ops, in the order of the list.
@@ -106,6 +119,7 @@ class DeviceExecutor {
 
   void issue(std::uint32_t g);
   void wait_for_inputs(std::uint32_t g);
+  void pace(std::uint32_t g, const Event& begin);
   Event begin_of(std::uint32_t g);
   bool exchanges(const Op& op) const;
   Op reduction_of(Op op, int device) const;
@@ -123,6 +137,9 @@ class DeviceExecutor {
   void reduce_pieces(std::uint32_t g, const Stage& stage, std::size_t piece);
   void end_early_parts(std::uint32_t g, const Event& begin, double duration_s);
   void end_reduction(std::uint32_t g);
+  void exchange(std::uint32_t g, const StageExchange& exchange);
+  void sum_partial_gradients(std::uint32_t g, const StageState& s);
+  int same_place_on(int device) const { return rank_at(in_.plan, device, place_); }
   template <class Visit>
   void for_each_stage(const CollectiveStep& step, Visit visit) const;
   bool takes_norm(const Op& op) const { return norms_.takes(op, number_); }
@@ -150,7 +167,7 @@ class DeviceExecutor {
   const ExecutionInput in_;
   const OpLists& ops_;
   const NormChain norms_;
-  int number_;
+  int rank_, number_, place_;  // of the run; its device, and its place among the ranks of that
   Device& device_;
   std::uint32_t first_, last_;
   Ledger ledger_;

@@ -82,6 +82,8 @@ struct TokenSource {
   /// text: a sequence is a window of it, of which it has more than one. On the host.
   const unsigned char* text = nullptr;
   std::int64_t text_bytes = 0;
+  /// Tokens are counted from here on, and are -1 outside of so many; 0: all of the vocabulary.
+  std::int64_t first = 0, count = 0;
   std::int64_t rows() const { return sequences * seq_length; }
 };
 
@@ -186,7 +188,8 @@ class Math {
 
   /// int32, source.rows() of each; either may be left out. The target of position i is token i + 1.
   virtual void generate_tokens(const TokenSource& source, Tensor tokens, Tensor targets) = 0;
-  /// y[r] = token_table[tokens[r]] + position_table[r % seq_length].
+  /// y[r] = token_table[tokens[r]] + position_table[r % seq_length]. A token of -1 counts as zeros;
+  /// so do positions without a table.
   virtual void embedding(std::int64_t rows, std::int64_t cols, std::int64_t seq_length,
                          Tensor tokens, Tensor token_table, Tensor position_table, Tensor y) = 0;
   /// Both gradients (fp32) += the sums of their rows of dy.
@@ -200,6 +203,20 @@ class Math {
   /// In place: logits become their gradient of that mean loss.
   virtual void cross_entropy_backward(std::int64_t rows, std::int64_t vocab_size, Tensor targets,
                                       Tensor logits) = 0;
+  // The same on ranks that have a part of the vocabulary each, as they go on from exchange to
+  // exchange. All but the logits is fp32 (targets: int32), one per row.
+  virtual void row_maxima(std::int64_t rows, std::int64_t cols, Tensor logits, Tensor maxima) = 0;
+  /// maxima = the larger of x and maxima.
+  virtual void maximum(std::int64_t n, Tensor x, Tensor maxima) = 0;
+  /// The sums of exp(logit - maximum) and the targets' logits, of this part.
+  virtual void vocabulary_sums(std::int64_t rows, std::int64_t cols, Tensor logits, Tensor targets,
+                               Tensor maxima, Tensor sums, Tensor target_logits) = 0;
+  /// `loss` (one) from what all parts have together; target logits become row losses.
+  virtual void vocabulary_loss(std::int64_t rows, Tensor maxima, Tensor sums, Tensor target_logits,
+                               Tensor loss) = 0;
+  /// In place: logits become their gradient of that mean loss.
+  virtual void vocabulary_backward(std::int64_t rows, std::int64_t cols, Tensor targets,
+                                   Tensor maxima, Tensor sums, Tensor logits) = 0;
   /// `loss` (fp32, one) = mean of (y - target)^2 / 2; dy its gradient. dy may be target.
   virtual void squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) = 0;
 

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "hw/backward_weights.hpp"
 #include "hw/optimizer_step.hpp"
+#include "hw/rank_exchange.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +32,7 @@ struct Activations {
   Block *saved, *saved_for_weight, *kept;
 };
 
-/// One stage with its versions as plain copies: the newest, and those still used.
+/// One rank's part of a stage with its versions as plain copies: the newest, and those still used.
 class ReferenceStage {
  public:
   ReferenceStage(const RunPlan& plan, Device& device, std::unique_ptr<Stage> stage,
@@ -184,15 +185,15 @@ struct Orders {
 /// the other: all of them then have the same.
 class PositionSum {
  public:
-  /// `stages`: those of the position.
-  PositionSum(const RunPlan& plan, Device& device, std::uint32_t position,
+  /// `stages`: those of the position, of the ranks at this place.
+  PositionSum(const RunPlan& plan, Device& device, std::uint32_t position, int place,
               std::vector<const ReferenceStage*> stages)
-      : device_(device), stages_(std::move(stages)) {
+      : plan_(plan), device_(device), stages_(std::move(stages)) {
     std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
     for (const ReferenceStage* stage : stages_)
       elements.emplace_back(stage->number(), stage->sizes().parameters);
     for (const auto& [first, end] : ranges_of(parts_at(plan, position), elements)) {
-      for (CollectiveStep step : reduction_steps(plan, stages_[0]->devices(), end - first)) {
+      for (CollectiveStep step : reduction_steps(plan, stages_[0]->devices(), end - first, place)) {
         step.first += first;
         step.end += first;
         steps_.push_back(step);
@@ -250,12 +251,13 @@ class PositionSum {
       const std::int64_t first = std::max(step.first, before);
       const std::int64_t end = std::min(step.end, before + n);
       if (first < end)
-        visit(stage->gradients_of(step.gpu).at((first - before) * 4), first - step.first,
-              end - first);
+        visit(stage->gradients_of(device_of_rank(plan_, step.gpu)).at((first - before) * 4),
+              first - step.first, end - first);
       before += n;
     }
   }
 
+  const RunPlan& plan_;
   Device& device_;
   std::vector<const ReferenceStage*> stages_;
   std::vector<CollectiveStep> steps_;
@@ -291,34 +293,48 @@ struct SequentialRun::State {
   State(const RunPlan& plan, Device& device, const StageFactory& make_stage)
       : plan_(plan),
         device_(device),
+        ranks_(static_cast<std::size_t>(ranks_of_device(plan))),
         orders_(orders_of(plan.program)),
         number_(numbers(plan.lone_updates)),
         still_used_(still_used(plan.lone_updates)) {
     const auto count = static_cast<std::uint32_t>(plan.program.placement.stages());
     for (std::uint32_t s = 0; s < count; ++s) {
-      stages_.push_back(std::make_unique<ReferenceStage>(
-          plan, device, make_stage(plan, s, device.math().element_bytes(), false), s));
+      for (std::size_t place = 0; place < ranks_; ++place) {
+        auto own =
+            make_stage(plan, s, device.math().element_bytes(), false, static_cast<int>(place));
+        parts_.push_back(std::make_unique<ReferenceStage>(plan, device, std::move(own), s));
+      }
     }
     const Placement& placement = plan.program.placement;
     for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
-      std::vector<const ReferenceStage*> held;
-      for (const std::uint32_t s : placement.stages_at(p)) held.push_back(stages_[s].get());
-      // Of two positions that hold the same stages, the first one sums for both.
-      if (p <= placement.mirror_of(p) && held[0]->devices().size() > 1)
-        sums_.emplace_back(plan, device, p, std::move(held));
+      for (std::size_t place = 0; place < ranks_; ++place) {
+        std::vector<const ReferenceStage*> held;
+        for (const std::uint32_t s : placement.stages_at(p)) held.push_back(&part(s, place));
+        // Of two positions that hold the same stages, the first one sums for both.
+        if (p <= placement.mirror_of(p) && held[0]->devices().size() > 1)
+          sums_.emplace_back(plan, device, p, static_cast<int>(place), std::move(held));
+      }
     }
     const std::int64_t bytes = std::int64_t{plan.program.microbatches()} * 4;
     losses_ = device.allocate(kComputeQueue, bytes);
     evaluation_ = device.allocate(kComputeQueue, 4);
   }
 
-  using Key = std::pair<std::size_t, std::uint32_t>;  // stage, microbatch
+  using Key = std::pair<std::size_t, std::uint32_t>;  // number of a part, microbatch
+
+  std::size_t stages() const { return parts_.size() / ranks_; }
+  std::size_t number_of(std::size_t stage, std::size_t place) const {
+    return stage * ranks_ + place;
+  }
+  ReferenceStage& part(std::size_t stage, std::size_t place) const {
+    return *parts_[number_of(stage, place)];
+  }
 
   /// In the order in which replicas make them, each with the weights that it had.
   void run_lone_update(std::uint32_t update) {
     lone_version_ = plan_.lone_updates[update].version;
     for (const std::uint32_t k : microbatches_of(update)) run_microbatch(k);
-    for (const auto& stage : stages_) stage->step(still_used_[update]);
+    for (const auto& part : parts_) part->step(still_used_[update]);
   }
 
   /// Of one replica where it updates alone.
@@ -363,7 +379,7 @@ struct SequentialRun::State {
       run_by_stage(orders, update * each, (update + 1) * each);
     }
     for (PositionSum& sum : sums_) sum.run();
-    for (std::size_t s = 0; s < stages_.size(); ++s) step(s, (update + 1) * each);
+    for (std::size_t s = 0; s < stages(); ++s) step(s, (update + 1) * each);
   }
 
   /// PipeDream: a stage makes an update when each of its replicas has had a microbatch, whatever
@@ -376,14 +392,28 @@ struct SequentialRun::State {
       };
       for (PositionSum& sum : sums_)
         if (updates(sum.stage())) sum.run();
-      for (std::uint32_t s = 0; s < stages_.size(); ++s)
+      for (std::uint32_t s = 0; s < stages(); ++s)
         if (updates(s)) step(s, k + 1);
     }
   }
 
   void step(std::size_t s, std::uint32_t next) {
     next = std::min(next, plan_.program.microbatches() - 1);
-    stages_[s]->step(std::min(version(s, next, true), version(s, next, false)));
+    sum_partial_gradients(s);
+    for (std::size_t place = 0; place < ranks_; ++place)
+      part(s, place).step(std::min(version(s, next, true), version(s, next, false)));
+  }
+
+  /// Of the ranks that share a stage, each has summed over its rows alone.
+  void sum_partial_gradients(std::size_t s) {
+    const int device_number = part(s, 0).devices().front();
+    RanksInTurn(plan_, device_, device_number).run([&](int place, const auto& exchange) {
+      const ReferenceStage& own = part(s, static_cast<std::size_t>(place));
+      for (const auto& [first, end] : own.stage().partial_pieces())
+        exchange({"norms' gradients", Collective::all_reduce,
+                  own.gradients_of(device_number).at(first * 4), end - first,
+                  StageExchange::Numbers::fp32});
+    });
   }
 
   std::uint32_t round() const {
@@ -392,8 +422,8 @@ struct SequentialRun::State {
 
   /// Where every stage adds gradients in one order, a microbatch can go through at once.
   void run_microbatch(std::uint32_t k) {
-    for (std::size_t s = 0; s < stages_.size(); ++s) forward(s, k);
-    for (std::size_t s = stages_.size(); s-- > 0;) {
+    for (std::size_t s = 0; s < stages(); ++s) forward(s, k);
+    for (std::size_t s = stages(); s-- > 0;) {
       backward_input(s, k);
       backward_weight(s, k);
     }
@@ -401,9 +431,9 @@ struct SequentialRun::State {
 
   void run_by_stage(const Orders& orders, std::uint32_t first, std::uint32_t end) {
     for (std::uint32_t k = first; k < end; ++k) {
-      for (std::size_t s = 0; s < stages_.size(); ++s) forward(s, k);
+      for (std::size_t s = 0; s < stages(); ++s) forward(s, k);
     }
-    for (std::size_t s = stages_.size(); s-- > 0;) {
+    for (std::size_t s = stages(); s-- > 0;) {
       for (const std::uint32_t k : orders.input[s]) backward_input(s, k);
       for (const std::uint32_t k : orders.weight[s]) backward_weight(s, k);
     }
@@ -416,52 +446,61 @@ struct SequentialRun::State {
         {.microbatch = microbatch, .stage = static_cast<std::uint16_t>(stage), .kind = kind});
   }
 
-  StageBuffers buffers(std::size_t s, std::uint32_t k, Tensor weights = {}) {
-    const Activations& a = activations_.at({s, k});
-    StageBuffers b{.weights = weights,
-                   .gradients = stages_[s]->gradients(k),
-                   .input = {find(inputs_, {s, k})},
-                   .output = {find(inputs_, {s + 1, k})},
+  StageBuffers buffers(std::size_t s, std::size_t place, std::uint32_t k) {
+    const std::size_t own = number_of(s, place);
+    const Activations& a = activations_.at({own, k});
+    StageBuffers b{.weights = {},
+                   .gradients = parts_[own]->gradients(k),
+                   .input = {find(inputs_, {own, k})},
+                   .output = {find(inputs_, {own + ranks_, k})},
                    .saved = {a.saved},
                    .saved_for_weight = {a.saved_for_weight},
-                   .output_gradient = {find(gradients_, {s, k})},
-                   .input_gradient = {s > 0 ? find(gradients_, {s - 1, k}) : nullptr},
+                   .output_gradient = {find(gradients_, {own, k})},
+                   .input_gradient = {s > 0 ? find(gradients_, {own - ranks_, k}) : nullptr},
                    .kept = {a.kept},
-                   .workspace = {workspace_},
+                   .workspace = {workspaces_[place]},
                    .loss = {}};
-    if (s + 1 < stages_.size()) return b;
+    if (s + 1 < stages()) return b;
     b.loss = (k & kHeldOut) != 0 ? Tensor{evaluation_} : Tensor{losses_, std::int64_t{k} * 4};
     return b;
   }
 
   void forward(std::size_t s, std::uint32_t k) {
-    const StageSizes& sizes = stages_[s]->sizes();
-    activations_[{s, k}] = {stages_[s]->allocate(sizes.saved_bytes),
-                            stages_[s]->allocate(sizes.saved_for_weight_bytes),
-                            stages_[s]->allocate(sizes.kept_bytes)};
-    if (s + 1 < stages_.size()) inputs_[{s + 1, k}] = stages_[s]->allocate(sizes.output_bytes);
     const bool held_out = (k & kHeldOut) != 0;
-    const Tensor weights =
-        held_out ? stages_[s]->newest() : stages_[s]->version(version(s, k, true));
-    with_workspace(s, sizes.forward_workspace_bytes,
-                   [&] { stages_[s]->stage().forward(device_.math(), buffers(s, k, weights), k); });
+    for (std::size_t place = 0; place < ranks_; ++place) {
+      const ReferenceStage& own = part(s, place);
+      const StageSizes& sizes = own.sizes();
+      activations_[{number_of(s, place), k}] = {own.allocate(sizes.saved_bytes),
+                                                own.allocate(sizes.saved_for_weight_bytes),
+                                                own.allocate(sizes.kept_bytes)};
+      if (s + 1 < stages())
+        inputs_[{number_of(s + 1, place), k}] = own.allocate(sizes.output_bytes);
+    }
+    on_ranks(s, k, &StageSizes::forward_workspace_bytes, [&](ReferenceStage& own, StageBuffers b) {
+      b.weights = held_out ? own.newest() : own.version(version(s, k, true));
+      own.stage().forward(device_.math(), b, k);
+    });
   }
 
   void backward_input(std::size_t s, std::uint32_t k) {
-    const StageSizes& sizes = stages_[s]->sizes();
-    if (s > 0) gradients_[{s - 1, k}] = stages_[s]->allocate(sizes.input_bytes);
-    const Tensor weights = stages_[s]->for_backward(version(s, k, false));
-    with_workspace(s, sizes.backward_workspace_bytes, [&] {
-      stages_[s]->stage().backward_input(device_.math(), buffers(s, k, weights), k);
+    for (std::size_t place = 0; s > 0 && place < ranks_; ++place)
+      gradients_[{number_of(s - 1, place), k}] =
+          part(s, place).allocate(part(s, place).sizes().input_bytes);
+    on_ranks(s, k, &StageSizes::backward_workspace_bytes, [&](ReferenceStage& own, StageBuffers b) {
+      b.weights = own.for_backward(version(s, k, false));
+      own.stage().backward_input(device_.math(), b, k);
     });
-    if (s + 1 == stages_.size()) return;
-    release(gradients_.at({s, k}));
-    gradients_.erase({s, k});
+    for (std::size_t place = 0; s + 1 < stages() && place < ranks_; ++place) {
+      release(gradients_.at({number_of(s, place), k}));
+      gradients_.erase({number_of(s, place), k});
+    }
   }
 
   void backward_weight(std::size_t s, std::uint32_t k) {
-    with_workspace(s, stages_[s]->sizes().backward_workspace_bytes,
-                   [&] { stages_[s]->stage().backward_weight(device_.math(), buffers(s, k), k); });
+    on_ranks(s, k, &StageSizes::backward_workspace_bytes,
+             [&](ReferenceStage& own, const StageBuffers& b) {
+               own.stage().backward_weight(device_.math(), b, k);
+             });
     forget(s, k);
   }
 
@@ -470,8 +509,8 @@ struct SequentialRun::State {
     double sum = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t k = kHeldOut | i;
-      for (std::size_t s = 0; s < stages_.size(); ++s) forward(s, k);
-      for (std::size_t s = 0; s < stages_.size(); ++s) forget(s, k);
+      for (std::size_t s = 0; s < stages(); ++s) forward(s, k);
+      for (std::size_t s = 0; s < stages(); ++s) forget(s, k);
       float loss = 0;
       device_.download(&loss, {evaluation_}, 4);
       sum += loss;
@@ -480,20 +519,33 @@ struct SequentialRun::State {
   }
 
   void forget(std::size_t s, std::uint32_t k) {
-    Activations& a = activations_.at({s, k});
-    for (Block* block : {a.saved, a.saved_for_weight, a.kept}) release(block);
-    activations_.erase({s, k});
-    if (s == 0) return;
-    release(inputs_.at({s, k}));
-    inputs_.erase({s, k});
+    for (std::size_t place = 0; place < ranks_; ++place) {
+      const Key key{number_of(s, place), k};
+      Activations& a = activations_.at(key);
+      for (Block* block : {a.saved, a.saved_for_weight, a.kept}) release(block);
+      activations_.erase(key);
+      if (s == 0) continue;
+      release(inputs_.at(key));
+      inputs_.erase(key);
+    }
   }
 
+  /// Calls `work(part, buffers)` for the ranks that share a stage, in turns.
   template <class Work>
-  void with_workspace(std::size_t s, std::int64_t bytes, Work&& work) {
-    workspace_ = stages_[s]->allocate(bytes);
-    work();
-    release(workspace_);
-    workspace_ = nullptr;
+  void on_ranks(std::size_t s, std::uint32_t k, std::int64_t StageSizes::*workspace_bytes,
+                const Work& work) {
+    for (std::size_t place = 0; place < ranks_; ++place)
+      workspaces_.push_back(part(s, place).allocate(part(s, place).sizes().*workspace_bytes));
+    const std::uint32_t known = (k & kHeldOut) != 0 ? 0 : k;
+    const int device_number =
+        plan_.program.placement.device_of(static_cast<std::uint32_t>(s), known);
+    RanksInTurn(plan_, device_, device_number).run([&](int place, const auto& exchange) {
+      StageBuffers b = buffers(s, static_cast<std::size_t>(place), k);
+      b.exchange = exchange;
+      work(part(s, static_cast<std::size_t>(place)), std::move(b));
+    });
+    for (Block* block : workspaces_) release(block);
+    workspaces_.clear();
     // The issuing thread must not run far ahead of the device.
     device_.record(kComputeQueue)->time_s();
   }
@@ -508,16 +560,17 @@ struct SequentialRun::State {
 
   const RunPlan& plan_;
   Device& device_;
+  std::size_t ranks_;  // that share a stage
   std::vector<Orders> orders_;
   // Of lone updates:
   std::vector<std::uint32_t> number_, still_used_;
   std::uint32_t lone_version_ = 0;
-  std::vector<std::unique_ptr<ReferenceStage>> stages_;
+  std::vector<std::unique_ptr<ReferenceStage>> parts_;  // [stage][rank that shares it]
   std::vector<PositionSum> sums_;
   std::map<Key, Activations> activations_;
   std::map<Key, Block*> inputs_;     // of F: what the stage before made
   std::map<Key, Block*> gradients_;  // of a stage's output: what the stage after made
-  Block* workspace_ = nullptr;
+  std::vector<Block*> workspaces_;   // of the ranks that compute
   Block *losses_ = nullptr, *evaluation_ = nullptr;
 };
 
@@ -555,18 +608,18 @@ std::vector<float> SequentialRun::losses() const {
 
 std::vector<std::string> SequentialRun::weights() const {
   std::vector<std::string> weights;
-  for (const auto& stage : state_->stages_) weights.push_back(stage->weights());
+  for (const auto& stage : state_->parts_) weights.push_back(stage->weights());
   return weights;
 }
 
 std::string SequentialRun::save() const {
   std::string bytes;
-  for (const auto& stage : state_->stages_) stage->save(bytes);
+  for (const auto& stage : state_->parts_) stage->save(bytes);
   return bytes;
 }
 
 void SequentialRun::load(std::string_view bytes) {
-  for (const auto& stage : state_->stages_) stage->load(bytes);
+  for (const auto& stage : state_->parts_) stage->load(bytes);
   if (!bytes.empty()) throw InputError("--resume", "is a checkpoint of something else");
 }
 

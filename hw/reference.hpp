@@ -4,8 +4,9 @@
 // what its schedule promises; they are equal bit for bit, because every stage adds its gradients in
 // the same order (that of its ops in the Program) and every sum has a fixed order: each device that
 // holds a stage sums by itself, and these sums are added as the steps of the reduction say
-// (models/collective_steps.hpp). That those add each gradient once, to the same sum on every
-// device, is what their own tests show.
+// (models/collective_steps.hpp). Ranks that share a stage compute in turns, from exchange to
+// exchange, whose steps are taken the same way. That those add each gradient once, to the same sum
+// on every device, is what their own tests show.
 #pragma once
 
 #include "hw/executor.hpp"
@@ -13,9 +14,10 @@
 namespace penstock {
 
 struct ReferenceResult {
-  std::vector<std::string> weights;  ///< per virtual stage: fp32, as bytes
-  std::vector<float> losses;         ///< per microbatch
-  bool moved = true;                 ///< the updates changed the weights of every stage
+  /// Per virtual stage, and of each the ranks that share it: fp32, as bytes.
+  std::vector<std::string> weights;
+  std::vector<float> losses;  ///< per microbatch
+  bool moved = true;          ///< the updates changed the weights of every stage
 };
 
 /// Goes through the updates of a plan one by one. The plan must outlive it.
@@ -37,7 +39,7 @@ class SequentialRun {
   double loss(std::uint32_t update) const;
   /// Of all microbatches; waits.
   std::vector<float> losses() const;
-  /// The newest per virtual stage: fp32, as bytes; waits.
+  /// The newest, as ReferenceResult has them; waits.
   std::vector<std::string> weights() const;
 
   /// Weights, versions and moments between two updates, as bytes of this machine.

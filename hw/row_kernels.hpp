@@ -414,6 +414,14 @@ PENSTOCK_HD void fill_uniform_each(const Team& team, std::int64_t n, std::uint64
 
 // Embedding. Gradients are summed in the order of the rows, so no atomics are needed.
 
+/// Returns a token as it counts in a rank's part of the vocabulary; -1: another rank has it.
+PENSTOCK_HD inline std::int32_t within(const TokenSource& source, std::int32_t token) {
+  const std::int64_t own = token - source.first;
+  return source.count == 0                ? token
+         : own >= 0 && own < source.count ? static_cast<std::int32_t>(own)
+                                          : -1;
+}
+
 /// Either of `tokens` and `targets` may be null.
 template <class Team>
 PENSTOCK_HD void generate_tokens_each(const Team& team, const TokenSource& source,
@@ -422,8 +430,8 @@ PENSTOCK_HD void generate_tokens_each(const Team& team, const TokenSource& sourc
   for (std::int64_t i = team.rank(); i < n; i += team.size()) {
     const std::int64_t sequence = i / source.seq_length;
     const std::int64_t position = i % source.seq_length;
-    if (tokens) tokens[i] = token(source, sequence, position);
-    if (targets) targets[i] = token(source, sequence, position + 1);
+    if (tokens) tokens[i] = within(source, token(source, sequence, position));
+    if (targets) targets[i] = within(source, token(source, sequence, position + 1));
   }
 }
 
@@ -431,6 +439,17 @@ template <int N = 1, class Team, class T>
 PENSTOCK_HD void embedding_row(const Team& team, std::int64_t row, std::int64_t cols,
                                std::int64_t seq_length, const std::int32_t* tokens,
                                const T* token_table, const T* position_table, T* y) {
+  // Of a rank's part of the vocabulary: 0 for the others' tokens, positions on one rank alone.
+  if (position_table == nullptr || tokens[row] < 0) {
+    const T* known = tokens[row] >= 0 ? token_table + tokens[row] * cols
+                     : position_table ? position_table + row % seq_length * cols
+                                      : nullptr;
+    each_pack<N>(team, cols, [&](std::int64_t i) {
+      store_each<N>(y + row * cols + i,
+                    [&](int k) { return known != nullptr ? to_float(known[i + k]) : 0.0F; });
+    });
+    return;
+  }
   add_each<N>(team, cols, token_table + tokens[row] * cols,
               position_table + row % seq_length * cols, y + row * cols);
 }
@@ -451,6 +470,7 @@ template <int N = 1, class Team, class T>
 PENSTOCK_HD void token_table_backward_row(const Team& team, std::int64_t row, std::int64_t rows,
                                           std::int64_t cols, const std::int32_t* tokens,
                                           const T* dy, float* dtoken_table) {
+  if (tokens[row] < 0) return;  // another rank's
   for (std::int64_t r = 0; r < row; ++r) {
     if (tokens[r] == tokens[row]) return;
   }
@@ -525,6 +545,71 @@ PENSTOCK_HD void cross_entropy_backward_row(const Team& team, std::int64_t row, 
     const auto v = load<N>(logits + i);
     store_each<N>(logits + i, [&](int k) {
       const float p = std::exp(to_float(v.at[k]) - sums.largest) * scale;
+      return i + k == targets[row] ? p - share : p;
+    });
+  });
+}
+
+// The same of ranks that have a part of the vocabulary each: what they exchange are the largest
+// logit, the sum of exp(logit - largest) and the target's logit of each row. A target is -1 where
+// another rank has it.
+
+template <int N = 1, class Team, class T>
+PENSTOCK_HD void row_maximum(const Team& team, std::int64_t row, std::int64_t cols, const T* x,
+                             float* maxima) {
+  float largest = -INFINITY;
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto v = load<N>(x + row * cols + i);
+    for (int k = 0; k < N; ++k) largest = std::fmax(largest, to_float(v.at[k]));
+  });
+  largest = team.max(largest);
+  if (team.rank() == 0) maxima[row] = largest;
+}
+
+template <int N = 1, class Team>
+PENSTOCK_HD void maximum_each(const Team& team, std::int64_t n, const float* x, float* maxima) {
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto a = load<N>(x + i);
+    const auto b = load<N>(maxima + i);
+    store_each<N>(maxima + i, [&](int k) { return std::fmax(a.at[k], b.at[k]); });
+  });
+}
+
+template <int N = 1, class Team, class T>
+PENSTOCK_HD void vocabulary_part_row(const Team& team, std::int64_t row, std::int64_t cols,
+                                     const T* logits, const std::int32_t* targets,
+                                     const float* maxima, float* sums, float* target_logits) {
+  logits += row * cols;
+  float sum = 0;
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto v = load<N>(logits + i);
+    for (int k = 0; k < N; ++k) sum += std::exp(to_float(v.at[k]) - maxima[row]);
+  });
+  sum = team.sum(sum);
+  if (team.rank() != 0) return;
+  sums[row] = sum;
+  target_logits[row] = targets[row] < 0 ? 0.0F : to_float(logits[targets[row]]);
+}
+
+/// Target logits become losses.
+template <class Team>
+PENSTOCK_HD void vocabulary_losses_each(const Team& team, std::int64_t rows, const float* maxima,
+                                        const float* sums, float* losses) {
+  for (std::int64_t r = team.rank(); r < rows; r += team.size())
+    losses[r] = std::log(sums[r]) + maxima[r] - losses[r];
+}
+
+template <int N = 1, class Team, class T>
+PENSTOCK_HD void vocabulary_backward_row(const Team& team, std::int64_t row, std::int64_t rows,
+                                         std::int64_t cols, const std::int32_t* targets,
+                                         const float* maxima, const float* sums, T* logits) {
+  logits += row * cols;
+  const float share = 1.0F / static_cast<float>(rows);
+  const float scale = share / sums[row];
+  each_pack<N>(team, cols, [&](std::int64_t i) {
+    const auto v = load<N>(logits + i);
+    store_each<N>(logits + i, [&](int k) {
+      const float p = std::exp(to_float(v.at[k]) - maxima[row]) * scale;
       return i + k == targets[row] ? p - share : p;
     });
   });

@@ -97,7 +97,7 @@ void wait_for_all(Group& group, double deadline_s, const std::function<Share(dou
 /// Devices of other processes than that of device 0.
 std::vector<int> far_from_0(const RunPlan& plan, const Group& group) {
   std::vector<int> far;
-  const int devices = plan.program.placement.devices();
+  const int devices = ranks_of(plan);
   for (int d = 0; d < devices; ++d)
     if (group.rank_of(d, devices) != 0) far.push_back(d);
   return far;
@@ -114,14 +114,14 @@ class LocalRun {
         control_(patience_s(plan, options.settings)),
         watch_(options, control_),
         group_(group) {
-    const auto mine = group.devices_of(group.rank(), plan.program.placement.devices());
+    const auto mine = group.devices_of(group.rank(), ranks_of(plan));
     backend_ = open_backend(options.backend, {plan, settings_, control_, group, mine});
     if (waits_for_no_other(plan) && group.rank() == 0) {
       Device& first = backend_->device(0);
       const int element_bytes = first.math().element_bytes();
       Device& own = far_from_0(plan, group).empty() ? first : backend_->beside(0);
       server_ = std::make_unique<ParameterServer>(
-          plan, *options.make_stage(plan, 0, element_bytes, false), first, own);
+          plan, *options.make_stage(plan, 0, element_bytes, false, 0), first, own);
     }
     const ExecutionInput input{
         plan_, table_, settings_, control_, *backend_, options.make_stage, server_.get()};
@@ -138,12 +138,12 @@ class LocalRun {
 
   void run() {
     for (const auto& e : executors_) {
-      if (backend_->device(e->device()).loads_on_first_use()) e->warm_up();
+      if (backend_->device(e->rank()).loads_on_first_use()) e->warm_up();
     }
     backend_->start();
     std::vector<std::future<void>> issuing;
     for (const auto& e : executors_)
-      issuing.push_back(in_thread(fmt::format("device {}", e->device()), [&] { e->run(); }));
+      issuing.push_back(in_thread(fmt::format("device {}", e->rank()), [&] { e->run(); }));
     if (server_)
       issuing.push_back(in_thread(
           "server", [this] { server_->serve(far_from_0(plan_, group_), *backend_, control_); }));
@@ -173,13 +173,13 @@ class LocalRun {
     return run;
   }
 
-  /// "stage digest" lines of the weights here.
+  /// "stage place digest" lines of the weights here.
   std::string digests() const {
     std::string lines;
     if (waits_for_no_other(plan_) && !server_) return lines;  // the weights are elsewhere
     for (const auto& e : executors_) {
       for (const std::uint32_t stage : stages_on(plan_, e->device()))
-        lines += fmt::format("{} {}\n", stage, digest(e->weights(stage)));
+        lines += fmt::format("{} {} {}\n", stage, e->place(), digest(e->weights(stage)));
     }
     return lines;
   }
@@ -244,6 +244,8 @@ class LocalRun {
   }
 
   void record_device(const DeviceExecutor& e, RecordedRun& run) const {
+    record_memory(e, run);
+    if (e.place() > 0) return;  // the ranks of a device run the same ops
     const OpLists& ops = plan_.program.ops;
     const std::uint32_t first = ops.begin(e.device());
     for (std::uint32_t i = 0; i < e.records().size(); ++i) {
@@ -254,9 +256,13 @@ class LocalRun {
       if (r.message_arrived && r.message_arrived->fired()) recorded.message = message_span(r);
       if (op.kind == OpKind::reduce_grad && !r.message_arrived) recorded.message = recorded.span;
       if (is_compute(op.kind)) recorded.weight_version = version_of(op, e.device());
+      if (settings_.clock == Clock::wall) {
+        for (const ExchangeRecord& x : r.exchanges)
+          recorded.exchanges.push_back(
+              {std::string(x.name), x.what, x.bytes, {x.begin->time_s(), x.end->time_s()}});
+      }
       run.ops.push_back(recorded);
     }
-    record_memory(e, run);
     const auto losses = control_.stopped() ? std::vector<float>{} : e.losses();
     const Placement& placement = plan_.program.placement;
     const auto last = static_cast<std::uint32_t>(placement.stages()) - 1;
@@ -279,7 +285,7 @@ class LocalRun {
     const MemoryPeak peak = e.ledger().peak();
     RecordedDevice device{e.device(), peak.use, peak.at_s};
     if (peak.op != kNoOp) device.peak_op = plan_.program.ops[peak.op];
-    const std::int64_t allocated = backend_->device(e.device()).allocator_peak_bytes();
+    const std::int64_t allocated = backend_->device(e.rank()).allocator_peak_bytes();
     if (allocated >= 0) device.allocator_peak_bytes = allocated;
     run.devices.push_back(device);
   }
@@ -307,6 +313,17 @@ void append(RecordedRun& to, RecordedRun part) {
 /// Of mirrored devices, each has the losses of half the microbatches.
 void sort_losses(RecordedRun& run) { std::ranges::sort(run.losses, {}, &RecordedLoss::microbatch); }
 
+/// Of the ranks of a device, the one counts that holds most.
+void keep_largest_memory(RecordedRun& run) {
+  std::map<int, RecordedDevice> largest;
+  for (const RecordedDevice& d : run.devices) {
+    const auto [known, added] = largest.try_emplace(d.device, d);
+    if (!added && d.peak.total() > known->second.peak.total()) known->second = d;
+  }
+  run.devices.clear();
+  for (const auto& [device, memory] : largest) run.devices.push_back(memory);
+}
+
 /// All ranks' parts on rank 0; elsewhere the own one.
 RecordedRun gathered(RecordedRun mine, Recording head, Group& group) {
   if (group.size() == 1) return mine;
@@ -332,8 +349,8 @@ ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options, Run
   return run_reference(plan, backend->device(0), make_stage);
 }
 
-/// Of a stage: of each of its devices.
-using StageDigests = std::map<std::size_t, std::vector<std::string>>;
+/// Of a stage and the place of a rank that shares it: of each of its devices.
+using StageDigests = std::map<std::pair<std::size_t, int>, std::vector<std::string>>;
 
 StageDigests by_stage(const std::vector<std::string>& digests) {
   StageDigests measured;
@@ -341,8 +358,9 @@ StageDigests by_stage(const std::vector<std::string>& digests) {
     std::istringstream in(lines);
     in.exceptions(std::ios::badbit);  // no memory is not the end of the text
     std::size_t stage = 0;
+    int place = 0;
     std::string hash;
-    while (in >> stage >> hash) measured[stage].push_back(hash);
+    while (in >> stage >> place >> hash) measured[{stage, place}].push_back(hash);
   }
   return measured;
 }
@@ -362,12 +380,15 @@ std::optional<std::string> digest_of_run(const std::vector<std::string>& digests
   return digest_of_stages(each);
 }
 
-bool weights_equal(const ReferenceResult& reference, const std::vector<std::string>& digests) {
+bool weights_equal(const RunPlan& plan, const ReferenceResult& reference,
+                   const std::vector<std::string>& digests) {
   StageDigests measured = by_stage(digests);
+  const auto ranks = static_cast<std::size_t>(ranks_of_device(plan));
   for (std::size_t s = 0; s < reference.weights.size(); ++s) {
     const std::string right = digest(reference.weights[s]);
     const auto is_right = [&](const std::string& hash) { return hash == right; };
-    if (measured[s].empty() || !std::ranges::all_of(measured[s], is_right)) return false;
+    const auto& here = measured[{s / ranks, static_cast<int>(s % ranks)}];
+    if (here.empty() || !std::ranges::all_of(here, is_right)) return false;
   }
   return true;
 }
@@ -381,7 +402,7 @@ void check_weights(const RunPlan& plan, const RunOptions& options, const RunSett
       const ReferenceResult reference =
           reference_of(options.reference != nullptr ? *options.reference : plan, options, settings);
       run.weights_moved = reference.moved;
-      run.weights_equal = weights_equal(reference, digests);
+      run.weights_equal = weights_equal(plan, reference, digests);
     });
   }
   wait_for_all(group, options.settings.deadline_s, [&](double wait_s) {
@@ -469,6 +490,7 @@ RecordedRun execute_plan(const RunPlan& stated, const RunOptions& given, Group& 
     }
   }
   sort_losses(run);
+  keep_largest_memory(run);
   if (options.check_weights && group.rank() == 0) run.weights_digest = digest_of_run(digests);
   try {
     if (options.check_weights) check_weights(plan, options, same_bits, group, digests, run);

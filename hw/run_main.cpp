@@ -378,7 +378,7 @@ int launch_processes(const Options& options, int argc, char** argv, const RunPla
       deadline_s > 0 ? std::clamp(deadline_s, kShortestGrace_s, kLongestGrace_s) : kLongestGrace_s;
   LaunchRequest start;
   start.executable = std::filesystem::read_symlink("/proc/self/exe").string();
-  start.processes = plan.program.placement.devices();
+  start.processes = ranks_of(plan);
   start.grace_s = grace_s;
   start.kill_s = grace_s;
   for (int i = 1; i < argc; ++i) {

@@ -12,7 +12,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
 
 namespace penstock {
 
@@ -24,6 +26,30 @@ double duration_s(const RunPlan& plan, std::uint32_t g) {
   for (const ReducedPart& part : parts_at(plan, p.placement.positions()[p.ops[g].stage]))
     seconds += part.seconds;
   return seconds;
+}
+
+double exchange_s(const RunPlan& plan, int device, std::uint32_t g) {
+  const auto own_s = [&](const Op& op) {
+    const auto stated = std::ranges::find_if(plan.exchange_s, [&](const ExchangeSeconds& e) {
+      return e.device == device && e.stage == op.stage && e.stored == op.has(Op::stored);
+    });
+    if (stated == plan.exchange_s.end()) return 0.0;
+    switch (op.kind) {
+      case OpKind::forward: return stated->forward;
+      case OpKind::backward: return stated->backward;
+      case OpKind::backward_input: return stated->backward_input;
+      case OpKind::backward_weight: return stated->backward_weight;
+      default: return 0.0;
+    }
+  };
+  const Op& op = plan.program.ops[g];
+  return own_s(op) + (op.has(Op::paired) ? own_s(plan.program.ops[g + 1]) : 0);
+}
+
+std::vector<int> ranks_at(const RunPlan& plan, int device) {
+  std::vector<int> ranks(static_cast<std::size_t>(ranks_of_device(plan)));
+  std::iota(ranks.begin(), ranks.end(), rank_at(plan, device, 0));
+  return ranks;
 }
 
 std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position) {
@@ -74,28 +100,48 @@ std::vector<GradientRange> ranges_of(
   return ranges;
 }
 
-std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
-                                            std::int64_t elements) {
+namespace {
+
+/// Returns the steps of a collective of ranks, which are the GPUs that the plan says.
+std::vector<CollectiveStep> steps_of(const RunPlan& plan, const std::vector<int>& ranks,
+                                     Collective what, ReductionAlgorithm algorithm,
+                                     std::int64_t elements, bool one_node) {
   const ReductionPlan& r = plan.reduction;
-  const auto of = [](const std::vector<int>& numbers, int device) {
-    return numbers[static_cast<std::size_t>(device)];
+  const auto of = [](const std::vector<int>& numbers, int rank) {
+    return numbers[static_cast<std::size_t>(rank)];
   };
-  std::map<int, int> device_of;  // by GPU
+  std::map<int, int> rank_of;  // by GPU
   std::vector<int> gpus;
-  for (const int d : devices) {
-    gpus.push_back(r.gpus.empty() ? d : of(r.gpus, d));
-    device_of[gpus.back()] = d;
+  for (const int rank : ranks) {
+    gpus.push_back(one_node || r.gpus.empty() ? rank : of(r.gpus, rank));
+    rank_of[gpus.back()] = rank;
   }
   const auto node_of = [&](int gpu) {
-    return r.nodes.empty() ? 0 : of(r.nodes, device_of.at(gpu));
+    return one_node || r.nodes.empty() ? 0 : of(r.nodes, rank_of.at(gpu));
   };
   std::vector<CollectiveStep> steps =
-      collective_steps(Collective::all_reduce, r.algorithm, gpus, node_of, elements, r.servers);
+      collective_steps(what, algorithm, gpus, node_of, elements, r.servers);
   for (CollectiveStep& step : steps) {
-    step.gpu = device_of.at(step.gpu);
-    step.peer = device_of.at(step.peer);
+    step.gpu = rank_of.at(step.gpu);
+    step.peer = rank_of.at(step.peer);
   }
   return steps;
+}
+
+}  // namespace
+
+std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
+                                            std::int64_t elements, int place) {
+  std::vector<int> ranks;
+  for (const int d : devices) ranks.push_back(rank_at(plan, d, place));
+  return steps_of(plan, ranks, Collective::all_reduce, plan.reduction.algorithm, elements, false);
+}
+
+std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int device, Collective what,
+                                           std::int64_t elements) {
+  // One ring, where ranks end with a part of the rows each: part k with the k-th one.
+  return steps_of(plan, ranks_at(plan, device), what, ReductionAlgorithm::ring, elements,
+                  what != Collective::all_reduce);
 }
 
 std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device) {
@@ -168,12 +214,26 @@ int channel_between(const RunPlan& plan, int from, int to, bool backward, Transf
 
 RunPlan with_update_channels(RunPlan plan) {
   if (plan.program.step_sync == StepSync::post_validation) add_norm_channels(plan);
-  for (int d = 0; d < plan.program.placement.devices(); ++d) {
-    std::set<int> peers;
-    for (const CollectiveStep& step : reduction_steps(plan, adders_of(plan, d), 1))
-      if (step.gpu == d && step.kind == CollectiveStep::Kind::send) peers.insert(step.peer);
-    for (const int peer : peers) add_gradient_channel(plan, d, peer);
+  const std::vector<Channel> between_devices = std::exchange(plan.channels, {});
+  for (const Channel& channel : between_devices) {
+    for (int place = 0; place < ranks_of_device(plan); ++place) {
+      Channel& own = plan.channels.emplace_back(channel);
+      own.source = rank_at(plan, channel.source, place);
+      own.destination = rank_at(plan, channel.destination, place);
+    }
   }
+  std::set<std::pair<int, int>> pairs;
+  const auto add_steps = [&](const std::vector<CollectiveStep>& steps) {
+    for (const CollectiveStep& step : steps)
+      if (step.kind == CollectiveStep::Kind::send) pairs.insert({step.gpu, step.peer});
+  };
+  for (int d = 0; d < plan.program.placement.devices(); ++d) {
+    for (int place = 0; place < ranks_of_device(plan); ++place)
+      add_steps(reduction_steps(plan, adders_of(plan, d), 1, place));
+    for (const Collective what : {Collective::all_reduce, Collective::all_gather})
+      add_steps(exchange_steps(plan, d, what, 1));
+  }
+  for (const auto& [source, destination] : pairs) add_gradient_channel(plan, source, destination);
   return plan;
 }
 

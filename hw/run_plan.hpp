@@ -16,6 +16,21 @@
 
 namespace penstock {
 
+/// How the GPUs that are one device of the Program divide its work. Each of them is a rank of the
+/// run; those of a device follow one another.
+struct Division {
+  int tensor = 1;         ///< ranks that divide every layer (Megatron's tensor parallelism)
+  bool sequence = false;  ///< they divide norms and messages, too (sequence parallelism)
+};
+
+/// Seconds that ops of a stage on a device take longer for what its ranks exchange inside of them.
+struct ExchangeSeconds {
+  int device = 0;
+  std::uint32_t stage = 0;
+  bool stored = false;  ///< of microbatches of which nothing is recomputed
+  double forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
+};
+
 /// A FIFO between two devices, and what a virtual clock takes its messages to cost.
 struct Channel {
   int source = 0;
@@ -63,8 +78,8 @@ struct ReductionPlan {
   ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
   int servers = 1;
   std::vector<std::vector<ReducedPart>> parts;  ///< by position; empty: there is no REDUCE_GRAD
-  std::vector<int> gpus;   ///< of each device, its number in the cluster; empty: that of the device
-  std::vector<int> nodes;  ///< of each device; empty: all share one
+  std::vector<int> gpus;   ///< of each rank, its number in the cluster; empty: that of the rank
+  std::vector<int> nodes;  ///< of each rank; empty: all share one
 };
 
 struct RunPlan {
@@ -74,6 +89,8 @@ struct RunPlan {
   Program program;
   std::vector<StageCosts> costs;  ///< per virtual stage
   std::vector<Channel> channels;  ///< every channel the Program's messages use, once
+  Division division;
+  std::vector<ExchangeSeconds> exchange_s;  ///< of those that take time
   ReductionPlan reduction;
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
@@ -93,8 +110,23 @@ inline bool waits_for_no_other(const RunPlan& plan) {
   return plan.program.asynchronous && plan.program.placement.replicated();
 }
 
-/// Seconds an op is stated to last, together with the one it is paired with.
+/// Seconds an op is stated to compute, together with the one it is paired with.
 double duration_s(const RunPlan& plan, std::uint32_t g);
+/// Seconds that it lasts longer on a device for what ranks exchange inside of it.
+double exchange_s(const RunPlan& plan, int device, std::uint32_t g);
+
+/// Ranks of a device, of the whole run, and of a device the one at a place among its ranks.
+inline int ranks_of_device(const RunPlan& plan) { return plan.division.tensor; }
+inline int ranks_of(const RunPlan& plan) {
+  return plan.program.placement.devices() * ranks_of_device(plan);
+}
+inline int rank_at(const RunPlan& plan, int device, int place) {
+  return device * ranks_of_device(plan) + place;
+}
+inline int device_of_rank(const RunPlan& plan, int rank) { return rank / ranks_of_device(plan); }
+inline int place_of_rank(const RunPlan& plan, int rank) { return rank % ranks_of_device(plan); }
+/// Returns the ranks of a device.
+std::vector<int> ranks_at(const RunPlan& plan, int device);
 
 /// The stages whose weights a device holds.
 std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device);
@@ -122,13 +154,18 @@ std::vector<GradientRange> ranges_of(
 /// Returns the parts of a position's reduction; one where the plan has none.
 std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position);
 
-/// Returns the steps, of devices, by which the gradients of these are reduced.
+/// Returns the steps, of ranks, by which the gradients of these are reduced: those at one place of
+/// each of these devices.
 std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
-                                            std::int64_t elements);
+                                            std::int64_t elements, int place = 0);
+/// Returns the steps, of ranks, by which those of a device exchange inside of an op: round a ring,
+/// as is predicted.
+std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int device, Collective what,
+                                           std::int64_t elements);
 
-/// The plan with the channels by which such devices exchange their gradients, and partial norms
-/// travel.
-/// Precondition for norms: the forward channels that they follow are there.
+/// The plan with the channels between ranks: of its messages, of what ranks of a device exchange,
+/// of gradients that are reduced and of partial norms. Precondition for norms: the forward channels
+/// that they follow are there.
 RunPlan with_update_channels(RunPlan plan);
 
 /// The plan with the channels by which replicas that wait for no other, on these devices, send

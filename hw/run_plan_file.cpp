@@ -182,6 +182,7 @@ void each_field(Like<Program> auto& p, auto&& visit) {
   visit("placement", p.placement);
   visit("asynchronous", p.asynchronous);
   visit("detached_reductions", p.detached_reductions);
+  visit("reduces_within", p.reduces_within);
   visit("versions", p.versions);
   visit("whole_backward", p.whole_backward);
 }
@@ -249,6 +250,21 @@ void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
   visit("nodes", r.nodes);
 }
 
+void each_field(Like<Division> auto& d, auto&& visit) {
+  visit("tensor", d.tensor, {1, 1 << 16});
+  visit("sequence", d.sequence);
+}
+
+void each_field(Like<ExchangeSeconds> auto& e, auto&& visit) {
+  visit("device", e.device, {0, 1 << 24});
+  visit("stage", e.stage);
+  visit("stored", e.stored);
+  visit("forward", e.forward);
+  visit("backward", e.backward);
+  visit("backward_input", e.backward_input);
+  visit("backward_weight", e.backward_weight);
+}
+
 /// A plan whose Program is not lowered yet: the compute order of each position, of one batch where
 /// the pipeline flushes.
 struct OrderedPlan {
@@ -276,6 +292,8 @@ void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   visit("channels", plan.channels);
   visit("costs", plan.costs);
   visit("reduction", plan.reduction);
+  visit("division", plan.division);
+  visit("exchange_s", plan.exchange_s);
 }
 
 namespace {
@@ -324,7 +342,8 @@ void check_lone_updates(const RunPlan& plan, const auto& expect) {
 void check_reduction(const RunPlan& plan, const auto& expect) {
   const Placement& placement = plan.program.placement;
   const ReductionPlan& r = plan.reduction;
-  const bool reduces = placement.mirrored() || placement.replicated();
+  const bool reduces =
+      placement.mirrored() || placement.replicated() || plan.program.reduces_within;
   const auto is_whole = [](const std::vector<ReducedPart>& parts) {
     double share = 0;
     for (const ReducedPart& part : parts) share += part.share;
@@ -340,12 +359,12 @@ void check_reduction(const RunPlan& plan, const auto& expect) {
   expect(!complete || std::ranges::all_of(r.parts, is_whole),
          "the shares of a position's reduction.parts must add up to 1, those of a stage in the "
          "order in which they are ready");
-  const auto devices = static_cast<std::size_t>(placement.devices());
+  const auto ranks = static_cast<std::size_t>(ranks_of(plan));
   const std::set<int> different(r.gpus.begin(), r.gpus.end());
-  expect(r.gpus.empty() || (r.gpus.size() == devices && different.size() == devices),
-         "reduction.gpus must have a GPU of its own for each device");
-  expect(r.nodes.empty() || r.nodes.size() == devices,
-         "reduction.nodes must have the node of each device");
+  expect(r.gpus.empty() || (r.gpus.size() == ranks && different.size() == ranks),
+         "reduction.gpus must have a GPU of its own for each rank of each device");
+  expect(r.nodes.empty() || r.nodes.size() == ranks,
+         "reduction.nodes must have the node of each rank of each device");
   expect(
       !complete || !placement.mirrored() ||
           [&] {
@@ -354,6 +373,24 @@ void check_reduction(const RunPlan& plan, const auto& expect) {
             return true;
           }(),
       "two positions that hold the same stages reduce in the same reduction.parts");
+}
+
+/// Ranks divide a real model evenly.
+void check_division(const RunPlan& plan, const auto& expect) {
+  const Division& d = plan.division;
+  const TransformerSpec& m = plan.model;
+  expect(d.tensor == 1 ||
+             (plan.compute == Compute::transformer && m.num_attention_heads % d.tensor == 0 &&
+              m.ffn_hidden_size % d.tensor == 0 && m.vocab_size >= d.tensor),
+         "division.tensor must divide the heads and ffn_hidden_size of a transformer");
+  expect(!d.sequence || (d.tensor > 1 && m.seq_length % d.tensor == 0),
+         "division.sequence needs a division.tensor that divides seq_length");
+  const auto known = [&](const ExchangeSeconds& e) {
+    return e.device < plan.program.placement.devices() &&
+           e.stage < static_cast<std::uint32_t>(plan.program.placement.stages());
+  };
+  expect(std::ranges::all_of(plan.exchange_s, known),
+         "exchange_s must be of stages and devices that there are");
 }
 
 /// What every later check, and the dependency table, stands on: sizes that belong together.
@@ -389,6 +426,7 @@ Findings wrong_sizes(const RunPlan& plan) {
   expect(!mirrored || p.placement.mirrored_batch() == p.microbatches_per_update,
          "mirrored_batch is not microbatches_per_update");
   check_lone_updates(plan, expect);
+  check_division(plan, expect);
   check_reduction(plan, expect);
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
@@ -402,7 +440,7 @@ double lowered_ops(const Program& p, const OpLists& order) {
   for (int d = 0; d < order.devices(); ++d) {
     const double width = p.placement.widths()[static_cast<std::size_t>(d)];
     const double updates = each ? p.batches * (p.placement.round() / width) : p.batches;
-    const bool reduces = width > 1 || p.placement.mirrored();
+    const bool reduces = width > 1 || p.placement.mirrored() || p.reduces_within;
     ops += width * (static_cast<double>(order.of_device(d).size()) * (p.flushes ? p.batches : 1) +
                     updates * (reduces ? 2 : 1));
   }

@@ -5,9 +5,13 @@
 // decides when. B is I followed by W. Everything is issued on the compute queue through Math, so
 // the same stage runs on every backend. Elements of activations and weights have
 // Math::element_bytes(); gradients and losses are fp32.
+//
+// Where several ranks share a stage, each computes its part, and calls StageBuffers::exchange at
+// the same places as the others.
 #pragma once
 
 #include "hw/device.hpp"
+#include "program/recipe.hpp"
 
 #include <functional>
 #include <span>
@@ -35,6 +39,22 @@ struct StageSizes {
   std::int64_t backward_workspace_bytes = 0;  ///< during I, and during W
 };
 
+/// What the ranks of a stage exchange at one place of an op, each in a buffer as large as the
+/// whole. Of a reduce-scatter (result) and an all-gather (what it has) rank k of n has the k-th
+/// part.
+struct StageExchange {
+  enum class Numbers : std::uint8_t {
+    working,  ///< sums of working elements
+    fp32,     ///< sums of fp32 numbers
+    largest,  ///< the largest of fp32 numbers, in place of their sum
+  };
+  std::string_view name;  ///< "attention"
+  Collective what;
+  Tensor data;
+  std::int64_t elements;
+  Numbers numbers = Numbers::working;
+};
+
 struct StageBuffers {
   Tensor weights;    ///< the version this op uses
   Tensor gradients;  ///< fp32, accumulated by W
@@ -50,6 +70,8 @@ struct StageBuffers {
   /// W calls it when it has issued all that it adds to one of Stage::pieces() (of several); may be
   /// empty.
   std::function<void(std::size_t piece)> piece_done = {};
+  /// Of a stage that ranks share.
+  std::function<void(const StageExchange&)> exchange = {};
 };
 
 /// Elements of the gradients that a W completes together.
@@ -63,6 +85,8 @@ class Stage {
   virtual const StageSizes& sizes() const = 0;
   /// All gradients, in the order in which W completes them, each piece before the former in memory.
   virtual std::vector<GradientPiece> pieces() const { return {{0, sizes().parameters}}; }
+  /// Gradients of which each rank of the stage has summed its rows' part alone, before a step.
+  virtual std::vector<GradientPiece> partial_pieces() const { return {}; }
   /// The same weights on every backend, from the run's seed and the stage's place in the model.
   virtual void initialize(std::span<float> weights) const = 0;
 

@@ -15,7 +15,7 @@
 namespace penstock {
 
 std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes,
-                                  bool stored) {
+                                  bool stored, int place) {
   const int stages = plan.program.placement.stages();
   const bool first = stage == 0;
   const bool last = static_cast<int>(stage) + 1 == stages;
@@ -28,7 +28,11 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
     return std::make_unique<StandInStage>(static_cast<int>(stage), stages, element_bytes,
                                           plan.training.seed);
   const auto before = plan.layers.begin() + stage;
-  const TransformerPart part{std::accumulate(plan.layers.begin(), before, 0), *before, first, last};
+  const TransformerPart part{std::accumulate(plan.layers.begin(), before, 0),
+                             *before,
+                             first,
+                             last,
+                             {plan.division.tensor, place, plan.division.sequence}};
   return std::make_unique<TransformerStage>(plan.model, part, plan.microbatch_size,
                                             stored ? Recomputation() : plan.recompute.at(stage),
                                             element_bytes, plan.training, plan.text);
@@ -45,6 +49,14 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
                                   fmt::join(names_of(r.parts), ", ")));
   }
   if (const std::string data = why_no_data(plan); !data.empty()) why.push_back(data);
+  if (plan.division.tensor > 1) {
+    if (plan.optimizer.kind == OptimizerSpec::Kind::muon)
+      why.emplace_back("Muon needs whole matrices, and each tensor rank has a part of them");
+    if (plan.training.clip > 0)
+      why.emplace_back("a norm that is clipped would be that of one tensor rank's part");
+    if (waits_for_no_other(plan))
+      why.emplace_back("replicas that wait for no other are executed without tensor ranks");
+  }
   return why;
 }
 
@@ -61,8 +73,9 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
 
 namespace {
 
-StageBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored) {
-  const auto made = make_stage(plan, stage, element_bytes, stored);
+StageBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored,
+                    int place) {
+  const auto made = make_stage(plan, stage, element_bytes, stored, place);
   return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored);
 }
 
@@ -83,13 +96,14 @@ std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t sta
 
 }  // namespace
 
-std::int64_t bytes_needed(const RunPlan& plan, int device, int element_bytes) {
+std::int64_t bytes_needed(const RunPlan& plan, int rank, int element_bytes) {
   std::int64_t bytes = 0;
+  const int device = device_of_rank(plan, rank), place = place_of_rank(plan, rank);
   const bool blends = plan.program.versions.backward != VersionRule::Backward::plain;
   const auto adders = static_cast<std::int64_t>(adders_of(plan, device).size());
   for (const std::uint32_t s : stages_on(plan, device)) {
-    const StageBytes a = bytes_of(plan, s, element_bytes, false);
-    const StageBytes stored = bytes_of(plan, s, element_bytes, true);
+    const StageBytes a = bytes_of(plan, s, element_bytes, false, place);
+    const StageBytes stored = bytes_of(plan, s, element_bytes, true, place);
     bytes += optimizer_scratch_bytes(plan.optimizer, make_stage(plan, s, element_bytes)->sizes(),
                                      element_bytes) +
              a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) +

@@ -40,8 +40,10 @@ class Training {
         options_(options),
         identity_(training_identity(plan)),
         run_(plan, device, make_stage) {
+    RunPlan whole = plan;
+    whole.division = {};
     for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(plan.program.placement.stages()); ++s)
-      curve_.parameters += make_stage(plan, s, device.math().element_bytes())->sizes().parameters;
+      curve_.parameters += make_stage(whole, s, device.math().element_bytes())->sizes().parameters;
     curve_.loss_floor = loss_floor(plan);
     if (options.resume && std::filesystem::exists(options.checkpoint)) resume();
   }

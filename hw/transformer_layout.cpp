@@ -8,6 +8,25 @@
 namespace penstock {
 namespace {
 
+MatrixCut uncut(std::int64_t rows, std::int64_t cols) {
+  return {.rows = rows, .cols = cols, .own_rows = rows, .own_cols = cols};
+}
+/// Returns the part of a matrix that a rank has where they divide what it makes, in so many blocks.
+MatrixCut cut_rows(const TensorRank& t, std::int64_t rows, std::int64_t cols, int blocks = 1) {
+  MatrixCut cut = uncut(rows, cols);
+  cut.blocks = blocks;
+  cut.first_row = t.begin(rows / blocks);
+  cut.own_rows = t.part(rows / blocks);
+  return cut;
+}
+/// Returns the part where they divide what it reads.
+MatrixCut cut_columns(const TensorRank& t, std::int64_t rows, std::int64_t cols) {
+  MatrixCut cut = uncut(rows, cols);
+  cut.first_col = t.begin(cols);
+  cut.own_cols = t.part(cols);
+  return cut;
+}
+
 /// Appends parameters and returns their offsets.
 class ParameterAllocator {
  public:
@@ -18,20 +37,20 @@ class ParameterAllocator {
     unit_ = std::move(unit);
     stream_ = number << 8;
   }
-  std::int64_t place(const char* name, std::int64_t elements, Parameter::Start start) {
+  std::int64_t place(const char* name, const MatrixCut& cut, Parameter::Start start) {
     const std::int64_t offset = count_;
-    parameters_.push_back({unit_ + " " + name, offset, elements, start, stream_++});
-    count_ += elements;
+    parameters_.push_back({unit_ + " " + name, offset, cut.elements(), start, cut, stream_++});
+    count_ += cut.elements();
     return offset;
   }
-  std::int64_t matrix(const char* name, std::int64_t out, std::int64_t in) {
-    return place(name, out * in, Parameter::Start::normal);
+  std::int64_t matrix(const char* name, const MatrixCut& cut) {
+    return place(name, cut, Parameter::Start::normal);
   }
   std::int64_t gamma(const char* name, std::int64_t n) {
-    return place(name, n, Parameter::Start::one);
+    return place(name, uncut(n, 1), Parameter::Start::one);
   }
-  std::int64_t bias(const char* name, std::int64_t n) {
-    return place(name, n, Parameter::Start::zero);
+  std::int64_t bias(const char* name, const MatrixCut& cut) {
+    return place(name, cut, Parameter::Start::zero);
   }
   std::int64_t count() const { return count_; }
 
@@ -44,41 +63,43 @@ class ParameterAllocator {
 
 constexpr std::uint64_t kHeadUnit = 1ULL << 32;
 
-LayerParameters place_layer(ParameterAllocator& allocator, std::int64_t h, std::int64_t f) {
+LayerParameters place_layer(ParameterAllocator& allocator, const TensorRank& t, std::int64_t h,
+                            std::int64_t f) {
   LayerParameters at{};
   at.gamma1 = allocator.gamma("ln1 gamma", h);
-  at.beta1 = allocator.bias("ln1 beta", h);
-  at.qkv = allocator.matrix("qkv", 3 * h, h);
-  at.qkv_bias = allocator.bias("qkv bias", 3 * h);
-  at.projection = allocator.matrix("projection", h, h);
-  at.projection_bias = allocator.bias("projection bias", h);
+  at.beta1 = allocator.bias("ln1 beta", uncut(h, 1));
+  at.qkv = allocator.matrix("qkv", cut_rows(t, 3 * h, h, 3));
+  at.qkv_bias = allocator.bias("qkv bias", cut_rows(t, 3 * h, 1, 3));
+  at.projection = allocator.matrix("projection", cut_columns(t, h, h));
+  at.projection_bias = allocator.bias("projection bias", uncut(h, 1));
   at.gamma2 = allocator.gamma("ln2 gamma", h);
-  at.beta2 = allocator.bias("ln2 beta", h);
-  at.up = allocator.matrix("up", f, h);
-  at.up_bias = allocator.bias("up bias", f);
-  at.down = allocator.matrix("down", h, f);
-  at.down_bias = allocator.bias("down bias", h);
+  at.beta2 = allocator.bias("ln2 beta", uncut(h, 1));
+  at.up = allocator.matrix("up", cut_rows(t, f, h));
+  at.up_bias = allocator.bias("up bias", cut_rows(t, f, 1));
+  at.down = allocator.matrix("down", cut_columns(t, h, f));
+  at.down_bias = allocator.bias("down bias", uncut(h, 1));
   return at;
 }
 
 void place_parameters(TransformerLayout& layout, const TransformerSpec& spec,
                       const TransformerPart& part) {
   const std::int64_t h = spec.hidden_size;
+  const TensorRank& t = part.tensor;
   ParameterAllocator allocator(layout.parameters);
   if (part.first) {
     allocator.begin("embedding", 0);
-    layout.token_table = allocator.matrix("tokens", spec.vocab_size, h);
-    layout.position_table = allocator.matrix("positions", spec.seq_length, h);
+    layout.token_table = allocator.matrix("tokens", cut_rows(t, spec.vocab_size, h));
+    layout.position_table = allocator.matrix("positions", uncut(spec.seq_length, h));
   }
   for (int i = part.first_layer; i < part.first_layer + part.layers; ++i) {
     allocator.begin("layer " + std::to_string(i), 1 + static_cast<std::uint64_t>(i));
-    layout.layer_parameters.push_back(place_layer(allocator, h, spec.ffn_hidden_size));
+    layout.layer_parameters.push_back(place_layer(allocator, t, h, spec.ffn_hidden_size));
   }
   if (part.last) {
     allocator.begin("head", kHeadUnit);
     layout.final_gamma = allocator.gamma("ln gamma", h);
-    layout.final_beta = allocator.bias("ln beta", h);
-    layout.head = allocator.matrix("matrix", spec.vocab_size, h);
+    layout.final_beta = allocator.bias("ln beta", uncut(h, 1));
+    layout.head = allocator.matrix("matrix", cut_rows(t, spec.vocab_size, h));
   }
   layout.sizes.parameters = allocator.count();
   for (const LayerParameters& p : layout.layer_parameters) {
@@ -94,8 +115,10 @@ void place_parameters(TransformerLayout& layout, const TransformerSpec& spec,
 /// Places buffers of a microbatch one after the other in each area.
 class SlotAllocator {
  public:
-  SlotAllocator(const TransformerSpec& spec, std::int64_t microbatch_size, int element_bytes)
+  SlotAllocator(const TransformerSpec& spec, const TensorRank& tensor, std::int64_t microbatch_size,
+                int element_bytes)
       : rows_(microbatch_size * spec.seq_length),
+        own_rows_(tensor.sequence ? tensor.part(rows_) : rows_),
         hidden_(spec.hidden_size),
         element_bytes_(element_bytes) {}
 
@@ -108,32 +131,35 @@ class SlotAllocator {
   }
   /// rows x cols working elements.
   Slot matrix(Area area, std::int64_t cols) { return bytes(area, rows_ * cols * element_bytes_); }
-  Slot hidden(Area area) { return matrix(area, hidden_); }
+  /// As wide as the model: this rank's rows.
+  Slot hidden(Area area) { return bytes(area, own_rows_ * hidden_ * element_bytes_); }
   /// One fp32 or int32 a row.
   Slot column(Area area) { return bytes(area, rows_ * 4); }
   NormSlots norm(Slot x, Area area) {
     NormSlots n;
     n.x = x;
-    n.mean = column(area);
-    n.rstd = column(area);
+    n.mean = bytes(area, own_rows_ * 4);
+    n.rstd = bytes(area, own_rows_ * 4);
     n.y = hidden(area);
     return n;
   }
 
   std::int64_t used(Area area) const { return used_[static_cast<std::size_t>(area)]; }
+  /// Sets aside what is used of the workspace, in every phase.
+  void reserve_workspace() { reserved_ = used(Area::workspace); }
   /// The workspace from its start again; its high water stays.
-  void reuse_workspace() { used_[static_cast<std::size_t>(Area::workspace)] = 0; }
+  void reuse_workspace() { used_[static_cast<std::size_t>(Area::workspace)] = reserved_; }
   /// The high water so far; the next phase of the microbatch begins.
   std::int64_t end_phase() {
     reuse_workspace();
-    return std::exchange(workspace_peak_, 0);
+    return std::exchange(workspace_peak_, reserved_);
   }
 
  private:
-  std::int64_t rows_, hidden_;
+  std::int64_t rows_, own_rows_, hidden_;
   int element_bytes_;
   std::array<std::int64_t, 8> used_{};
-  std::int64_t workspace_peak_ = 0;
+  std::int64_t workspace_peak_ = 0, reserved_ = 0;
 };
 
 class MicrobatchAllocator {
@@ -148,12 +174,21 @@ class MicrobatchAllocator {
         layers_(static_cast<std::size_t>(part.layers)),
         recomputed_(static_cast<std::size_t>(recompute.recomputed(part.layers))),
         group_(static_cast<std::size_t>(recompute.group(part.layers))),
-        slots_(spec, microbatch_size, element_bytes),
-        message_bytes_(microbatch_size * spec.seq_length * spec.hidden_size * element_bytes),
-        attention_bytes_(microbatch_size * spec.num_attention_heads * spec.seq_length *
+        slots_(spec, part.tensor, microbatch_size, element_bytes),
+        hidden_(part.tensor.part(spec.hidden_size)),
+        ffn_(part.tensor.part(spec.ffn_hidden_size)),
+        vocab_(part.tensor.part(spec.vocab_size)),
+        message_bytes_(microbatch_size * spec.seq_length * spec.hidden_size * element_bytes /
+                       (part.tensor.sequence ? part.tensor.degree : 1)),
+        attention_bytes_(microbatch_size * part.tensor.part(spec.num_attention_heads) *
+                         spec.seq_length *
                          (spec.flash_attention ? 4 : spec.seq_length * element_bytes)) {}
 
   void place() {
+    if (part_.tensor.sequence) {
+      layout_.whole = slots_.matrix(Area::workspace, spec_.hidden_size);
+      slots_.reserve_workspace();
+    }
     begin_forward_layer();
     for (std::size_t i = 0; i <= layers_; ++i) place_between(i);
     slots_.reuse_workspace();
@@ -195,17 +230,17 @@ class MicrobatchAllocator {
   void place_head() {
     layout_.final_norm = slots_.norm(layout_.x[layers_], Area::saved_for_weight);
     layout_.final_dy = slots_.hidden(Area::kept);
-    layout_.logits = slots_.matrix(Area::saved_for_weight, spec_.vocab_size);
+    layout_.logits = slots_.matrix(Area::saved_for_weight, vocab_);
   }
 
   LayerSlots layer(const Slot& x, Area for_weight, Area qkv, Area attention) {
     LayerSlots l;
     l.ln1 = slots_.norm(x, for_weight);
-    l.qkv = slots_.matrix(qkv, 3 * spec_.hidden_size);
+    l.qkv = slots_.matrix(qkv, 3 * hidden_);
     l.attention = slots_.bytes(attention, attention_bytes_);
-    l.context = slots_.hidden(for_weight);
+    l.context = slots_.matrix(for_weight, hidden_);
     l.ln2 = slots_.norm(slots_.hidden(for_weight), for_weight);
-    l.z = slots_.matrix(for_weight, spec_.ffn_hidden_size);
+    l.z = slots_.matrix(for_weight, ffn_);
     return l;
   }
 
@@ -220,6 +255,10 @@ class MicrobatchAllocator {
     if (part_.last) {
       layout_.targets = slots_.column(Area::workspace);
       layout_.row_losses = slots_.column(Area::workspace);
+      if (part_.tensor.degree > 1) {
+        layout_.row_maxima = slots_.column(Area::workspace);
+        layout_.row_sums = slots_.column(Area::workspace);
+      }
     }
     layout_.sizes.forward_workspace_bytes = slots_.end_phase();
   }
@@ -231,7 +270,7 @@ class MicrobatchAllocator {
     return layer(x, Area::saved_for_weight, Area::saved, selective_ ? scratch : Area::saved);
   }
 
-  Slot activated() { return slots_.matrix(Area::workspace, spec_.ffn_hidden_size); }
+  Slot activated() { return slots_.matrix(Area::workspace, ffn_); }
 
   void place_backward_input() {
     for (std::size_t i = 0; i < layers_; ++i) {
@@ -245,7 +284,7 @@ class MicrobatchAllocator {
   void begin_group() {
     slots_.reuse_workspace();
     layout_.dattention = slots_.bytes(Area::workspace, attention_bytes_);
-    layout_.dcontext = slots_.hidden(Area::workspace);
+    layout_.dcontext = slots_.matrix(Area::workspace, hidden_);
     if (group_ > 1) layout_.activated_again = activated();
   }
 
@@ -263,11 +302,14 @@ class MicrobatchAllocator {
     LayerGradientSlots g;
     g.output = layout_.dx[i + 1];
     g.input = layout_.dx[i];
-    g.z = slots_.matrix(Area::kept, spec_.ffn_hidden_size);
+    g.z = slots_.matrix(Area::kept, ffn_);
     g.y2 = slots_.hidden(Area::kept);
     g.x2 = slots_.hidden(Area::kept);
-    g.qkv = slots_.matrix(Area::kept, 3 * spec_.hidden_size);
+    g.qkv = slots_.matrix(Area::kept, 3 * hidden_);
     g.y1 = slots_.hidden(Area::kept);
+    const bool divided = part_.tensor.sequence;
+    g.whole_output = divided ? slots_.matrix(Area::kept, spec_.hidden_size) : g.output;
+    g.whole_x2 = divided ? slots_.matrix(Area::kept, spec_.hidden_size) : g.x2;
     return g;
   }
 
@@ -288,6 +330,7 @@ class MicrobatchAllocator {
   std::size_t layers_, recomputed_, group_;
   std::array<Slot, 2> passed_on_{};
   SlotAllocator slots_;
+  std::int64_t hidden_, ffn_, vocab_;  // this rank's
   std::int64_t message_bytes_;
   std::int64_t attention_bytes_;
 };

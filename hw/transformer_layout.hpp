@@ -16,6 +16,9 @@
 //                     y1 = LN(x), context, x2 = x + attention, y2 = LN(x2), z = up(y2), and the
 //                     norms' fp32 mean and rstd
 //   kept              e (7 N h + N f): the gradients of all these and of the layer's output
+// Of t tensor ranks each has of 3 h, a, f and V the t-th part, of projection and down that of what
+// they read. With sequence parallelism N h is of N/t rows, `kept` has the gathered gradients of
+// both outputs as well, and every workspace begins with N h for what is gathered or not summed yet.
 // Recompute::selective leaves out the probabilities (of flash attention, nothing); a layer that is
 // recomputed in full all but x, and moves what W needs to `kept`, where I puts it; so goes the x of
 // those behind the first of a group, which F passes on in two buffers of the workspace. The last
@@ -32,12 +35,42 @@
 
 namespace penstock {
 
+/// One of the tensor ranks that share a stage. Each has 1/t of the heads, of the MLP's columns and
+/// of the vocabulary; with `sequence`, also 1/t of the rows of what is as wide as the model.
+struct TensorRank {
+  int degree = 1, rank = 0;
+  bool sequence = false;
+
+  /// Returns the first of `all` that belongs to this rank, or (1) to the one after it.
+  std::int64_t begin(std::int64_t all, int after = 0) const {
+    return all * (rank + after) / degree;
+  }
+  std::int64_t part(std::int64_t all) const { return begin(all, 1) - begin(all); }
+};
+
 /// The consecutive layers of a model that are one stage.
 struct TransformerPart {
   int first_layer = 0;
   int layers = 0;
   bool first = false;  ///< with the embedding
   bool last = false;   ///< with the final norm, the LM head and the loss
+  TensorRank tensor = {};
+};
+
+/// Which part of a matrix a rank has: of each of `blocks` blocks of rows the same part.
+struct MatrixCut {
+  std::int64_t rows, cols;  ///< of the whole matrix
+  std::int64_t blocks = 1;
+  std::int64_t first_row = 0, own_rows = 0;  ///< of each block
+  std::int64_t first_col = 0, own_cols = 0;
+
+  std::int64_t elements() const { return blocks * own_rows * own_cols; }
+  /// Returns where in the whole matrix an element of the part is.
+  std::int64_t whole(std::int64_t i) const {
+    const std::int64_t row = i / own_cols;
+    return (row / own_rows * (rows / blocks) + first_row + row % own_rows) * cols + first_col +
+           i % own_cols;
+  }
 };
 
 /// A named piece of the flat array of weights (and of gradients).
@@ -46,6 +79,7 @@ struct Parameter {
   std::string name;  ///< "layer 3 up"
   std::int64_t offset = 0, elements = 0;
   Start start = Start::normal;
+  MatrixCut cut;             ///< of the whole parameter; a vector has one column
   std::uint64_t stream = 0;  ///< of random numbers; the same however layers are split into stages
 };
 
@@ -78,6 +112,7 @@ struct LayerSlots {
 };
 struct LayerGradientSlots {
   Slot output, z, y2, x2, qkv, y1, input;
+  Slot whole_output, whole_x2;  ///< of all rows, where ranks divide them; else output and x2
 };
 /// Elements before each parameter.
 struct LayerParameters {
@@ -107,6 +142,8 @@ struct TransformerLayout {
   Slot tokens, targets, row_losses;
   Slot dattention, dcontext;  ///< in I: the gradient of the probabilities, or flash's scratch
   Slot activated_again;       ///< in I: gelu(z) of a layer that is made again for the next one
+  Slot whole;  ///< where ranks divide the rows: all of them, gathered or not summed yet
+  Slot row_maxima, row_sums;  ///< where ranks divide the vocabulary
 };
 
 }  // namespace penstock

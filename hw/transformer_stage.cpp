@@ -24,35 +24,45 @@ struct Linear {
 /// What one op works with.
 class Pass {
  public:
-  Pass(Math& math, const StageBuffers& b, const TransformerSpec& spec, std::int64_t sequences,
-       const TransformerLayout& layout)
+  Pass(Math& math, const StageBuffers& b, const TransformerSpec& spec, const TensorRank& tensor,
+       std::int64_t sequences, const TransformerLayout& layout)
       : math_(math),
         b_(b),
         spec_(spec),
+        tensor_(tensor),
         layout_(layout),
         sequences_(sequences),
         rows_(sequences * spec.seq_length),
+        own_rows_(tensor.sequence ? tensor.part(rows_) : rows_),
         h_(spec.hidden_size),
+        own_h_(tensor.part(spec.hidden_size)),
+        ffn_(tensor.part(spec.ffn_hidden_size)),
+        heads_(tensor.part(spec.num_attention_heads)),
         e_(math.element_bytes()) {}
 
   void embed(const TokenSource& source) {
     math_.generate_tokens(source, at(layout_.tokens), {});
+    // Positions are added by one rank of those that divide the vocabulary.
     math_.embedding(rows_, h_, spec_.seq_length, at(layout_.tokens), weight(layout_.token_table),
-                    weight(layout_.position_table), at(layout_.x[0]));
+                    tensor_.rank == 0 ? weight(layout_.position_table) : Tensor{},
+                    at(unsummed(layout_.x[0])));
+    sum_over_ranks("embedding", layout_.x[0]);
   }
 
   void embed_backward(const TokenSource& source) {
     math_.generate_tokens(source, at(layout_.tokens), {});
-    math_.embedding_backward(rows_, h_, spec_.seq_length, at(layout_.tokens), at(layout_.dx[0]),
+    const Slot& dx = gathered("embedding", layout_.dx[0], layout_.whole);
+    math_.embedding_backward(rows_, h_, spec_.seq_length, at(layout_.tokens), at(dx),
                              gradient(layout_.token_table), gradient(layout_.position_table));
   }
 
   void layer_forward(std::size_t i, const LayerSlots& l, const Slot& output) {
     layer_to_norm(i, l);
     const Linear& w = up(layout_.layer_parameters[i]);
-    math_.gemm_with(forward_product(w), at(l.ln2.y), weight(w.weight), at(l.activated),
+    math_.gemm_with(forward_product(w), at(gathered("mlp", l.ln2.y, layout_.whole)),
+                    weight(w.weight), at(l.activated),
                     {Epilogue::Kind::bias_gelu, weight(w.bias), at(l.z)});
-    linear(down(layout_.layer_parameters[i]), l.activated, output, l.ln2.x);
+    summed_linear("mlp", down(layout_.layer_parameters[i]), l.activated, output, l.ln2.x);
   }
 
   /// All layers that are made again for the backward of the last one.
@@ -68,20 +78,20 @@ class Pass {
   /// As far as z, which is all that a backward needs.
   void layer_to_z(std::size_t i, const LayerSlots& l) {
     layer_to_norm(i, l);
-    linear(up(layout_.layer_parameters[i]), l.ln2.y, l.z);
+    linear(up(layout_.layer_parameters[i]), gathered("mlp", l.ln2.y, layout_.whole), l.z);
   }
 
   void layer_to_norm(std::size_t i, const LayerSlots& l) {
     const LayerParameters& p = layout_.layer_parameters[i];
     norm(l.ln1, p.gamma1, p.beta1);
-    linear(qkv(p), l.ln1.y, l.qkv);
+    linear(qkv(p), gathered("attention", l.ln1.y, layout_.whole), l.qkv);
     if (spec_.flash_attention) {
       math_.attention(attention(), at(l.qkv), at(l.context), at(l.attention));
     } else {
       probabilities(l);
       context(l);
     }
-    linear(projection(p), l.context, l.ln2.x, l.ln1.x);
+    summed_linear("attention", projection(p), l.context, l.ln2.x, l.ln1.x);
     norm(l.ln2, p.gamma2, p.beta2);
   }
 
@@ -94,55 +104,75 @@ class Pass {
   void layer_backward_input(std::size_t i, const LayerSlots& l) {
     const LayerParameters& p = layout_.layer_parameters[i];
     const LayerGradientSlots& g = layout_.gradients[i];
-    math_.gemm_with(input_product(down(p)), at(g.output), weight(p.down), at(g.z),
-                    {Epilogue::Kind::gelu_backward, {}, at(l.z)});
-    linear_backward_input(up(p), g.z, g.y2);
+    math_.gemm_with(input_product(down(p)), at(gathered("mlp", g.output, g.whole_output)),
+                    weight(p.down), at(g.z), {Epilogue::Kind::gelu_backward, {}, at(l.z)});
+    summed_backward_input("mlp", up(p), g.z, g.y2);
     norm_backward(l.ln2, p.gamma2, g.y2, g.output, g.x2);
-    linear_backward_input(projection(p), g.x2, layout_.dcontext);
+    linear_backward_input(projection(p), gathered("attention", g.x2, g.whole_x2), layout_.dcontext);
     attention_backward(l, g.qkv);
-    linear_backward_input(qkv(p), g.qkv, g.y1);
+    summed_backward_input("attention", qkv(p), g.qkv, g.y1);
     norm_backward(l.ln1, p.gamma1, g.y1, g.x2, g.input);
   }
 
   void layer_backward_weight(std::size_t i, const LayerSlots& l) {
     const LayerParameters& p = layout_.layer_parameters[i];
     const LayerGradientSlots& g = layout_.gradients[i];
-    math_.gelu(rows_ * spec_.ffn_hidden_size, at(l.z), at(l.activated));
-    linear_backward_weight(down(p), g.output, l.activated);
-    linear_backward_weight(up(p), g.z, l.ln2.y);
+    math_.gelu(rows_ * ffn_, at(l.z), at(l.activated));
+    linear_backward_weight(down(p), g.whole_output, l.activated);
+    linear_backward_weight(up(p), g.z, gathered("mlp", l.ln2.y, layout_.whole));
     norm_backward_weight(l.ln2, g.y2, p.gamma2, p.beta2);
-    linear_backward_weight(projection(p), g.x2, l.context);
-    linear_backward_weight(qkv(p), g.qkv, l.ln1.y);
+    linear_backward_weight(projection(p), g.whole_x2, l.context);
+    linear_backward_weight(qkv(p), g.qkv, gathered("attention", l.ln1.y, layout_.whole));
     norm_backward_weight(l.ln1, g.y1, p.gamma1, p.beta1);
   }
 
   void head(const TokenSource& source) {
-    const std::int64_t v = spec_.vocab_size;
+    const std::int64_t v = tensor_.part(spec_.vocab_size);
     norm(layout_.final_norm, layout_.final_gamma, layout_.final_beta);
-    math_.gemm(forward_product(head_matrix()), at(layout_.final_norm.y), weight(layout_.head),
+    math_.gemm(forward_product(head_matrix()),
+               at(gathered("head", layout_.final_norm.y, layout_.whole)), weight(layout_.head),
                at(layout_.logits));
     math_.generate_tokens(source, {}, at(layout_.targets));
+    if (tensor_.degree > 1) return divided_loss(v);
     math_.cross_entropy(rows_, v, at(layout_.logits), at(layout_.targets), at(layout_.row_losses),
                         b_.loss);
     math_.cross_entropy_backward(rows_, v, at(layout_.targets), at(layout_.logits));
   }
 
+  /// Of ranks that have `v` columns of the logits each.
+  void divided_loss(std::int64_t v) {
+    using Numbers = StageExchange::Numbers;
+    const Tensor logits = at(layout_.logits), targets = at(layout_.targets);
+    const Tensor maxima = at(layout_.row_maxima), sums = at(layout_.row_sums);
+    const Tensor target_logits = at(layout_.row_losses);
+    const auto all_reduce = [&](Tensor column, Numbers numbers) {
+      b_.exchange({"loss", Collective::all_reduce, column, rows_, numbers});
+    };
+    math_.row_maxima(rows_, v, logits, maxima);
+    all_reduce(maxima, Numbers::largest);
+    math_.vocabulary_sums(rows_, v, logits, targets, maxima, sums, target_logits);
+    all_reduce(target_logits, Numbers::fp32);
+    all_reduce(sums, Numbers::fp32);
+    math_.vocabulary_loss(rows_, maxima, sums, target_logits, b_.loss);
+    math_.vocabulary_backward(rows_, v, targets, maxima, sums, logits);
+  }
+
   void head_backward_input() {
-    linear_backward_input(head_matrix(), layout_.logits, layout_.final_dy);
-    math_.layer_norm_backward(rows_, h_, at(layout_.final_dy), at(layout_.final_norm.x),
+    summed_backward_input("head", head_matrix(), layout_.logits, layout_.final_dy);
+    math_.layer_norm_backward(own_rows_, h_, at(layout_.final_dy), at(layout_.final_norm.x),
                               weight(layout_.final_gamma), at(layout_.final_norm.mean),
                               at(layout_.final_norm.rstd), {}, at(layout_.dx.back()));
   }
 
   void head_backward_weight() {
-    math_.gemm(weight_product(head_matrix()), at(layout_.logits), at(layout_.final_norm.y),
-               gradient(layout_.head));
+    math_.gemm(weight_product(head_matrix()), at(layout_.logits),
+               at(gathered("head", layout_.final_norm.y, layout_.whole)), gradient(layout_.head));
     norm_backward_weight(layout_.final_norm, layout_.final_dy, layout_.final_gamma,
                          layout_.final_beta);
   }
 
   void keep_output_gradient() {
-    math_.copy(rows_ * h_ * e_, b_.output_gradient, at(layout_.dx.back()));
+    math_.copy(own_rows_ * h_ * e_, b_.output_gradient, at(layout_.dx.back()));
   }
 
  private:
@@ -150,28 +180,59 @@ class Pass {
   Tensor weight(std::int64_t offset) const { return b_.weights.at(offset * e_); }
   Tensor gradient(std::int64_t offset) const { return b_.gradients.at(offset * 4); }
 
-  Linear qkv(const LayerParameters& p) const { return {3 * h_, h_, p.qkv, p.qkv_bias}; }
+  // This rank's parts of the matrices.
+  Linear qkv(const LayerParameters& p) const { return {3 * own_h_, h_, p.qkv, p.qkv_bias}; }
   Linear projection(const LayerParameters& p) const {
-    return {h_, h_, p.projection, p.projection_bias};
+    return {h_, own_h_, p.projection, p.projection_bias};
   }
-  Linear up(const LayerParameters& p) const { return {spec_.ffn_hidden_size, h_, p.up, p.up_bias}; }
-  Linear down(const LayerParameters& p) const {
-    return {h_, spec_.ffn_hidden_size, p.down, p.down_bias};
+  Linear up(const LayerParameters& p) const { return {ffn_, h_, p.up, p.up_bias}; }
+  Linear down(const LayerParameters& p) const { return {h_, ffn_, p.down, p.down_bias}; }
+  Linear head_matrix() const { return {tensor_.part(spec_.vocab_size), h_, layout_.head, -1}; }
+
+  /// This rank's part of all rows.
+  Tensor own_part(const Slot& all) const { return at(all).at(tensor_.begin(rows_) * h_ * e_); }
+  /// Returns where a sum of all ranks is before it is summed.
+  const Slot& unsummed(const Slot& sum) const { return tensor_.sequence ? layout_.whole : sum; }
+  /// Sums what each rank has in unsummed(sum).
+  void sum_over_ranks(std::string_view name, const Slot& sum) {
+    if (tensor_.degree == 1) return;
+    const Collective what = tensor_.sequence ? Collective::reduce_scatter : Collective::all_reduce;
+    b_.exchange({name, what, at(unsummed(sum)), rows_ * h_});
+    if (tensor_.sequence) math_.copy(own_rows_ * h_ * e_, own_part(layout_.whole), at(sum));
   }
-  Linear head_matrix() const { return {spec_.vocab_size, h_, layout_.head, -1}; }
+  /// Returns where all rows are: where they are divided, `into` after an all-gather.
+  const Slot& gathered(std::string_view name, const Slot& own, const Slot& into) {
+    if (!tensor_.sequence) return own;
+    math_.copy(own_rows_ * h_ * e_, at(own), own_part(into));
+    b_.exchange({name, Collective::all_gather, at(into), rows_ * h_});
+    return into;
+  }
+  /// y = the ranks' sum of x W^T, + bias + `residual`.
+  void summed_linear(std::string_view name, const Linear& l, const Slot& x, const Slot& y,
+                     const Slot& residual) {
+    if (tensor_.degree == 1) return linear(l, x, y, residual);
+    math_.gemm(forward_product(l), at(x), weight(l.weight), at(unsummed(y)));
+    sum_over_ranks(name, y);
+    math_.add_bias(own_rows_, h_, weight(l.bias), at(residual), at(y));
+  }
+  void summed_backward_input(std::string_view name, const Linear& l, const Slot& dy,
+                             const Slot& dx) {
+    linear_backward_input(l, dy, unsummed(dx));
+    sum_over_ranks(name, dx);
+  }
 
   void norm(const NormSlots& n, std::int64_t gamma, std::int64_t beta) {
-    math_.layer_norm(rows_, h_, at(n.x), weight(gamma), weight(beta), at(n.y), at(n.mean),
+    math_.layer_norm(own_rows_, h_, at(n.x), weight(gamma), weight(beta), at(n.y), at(n.mean),
                      at(n.rstd));
   }
   void norm_backward(const NormSlots& n, std::int64_t gamma, const Slot& dy, const Slot& residual,
                      const Slot& dx) {
-    math_.layer_norm_backward(rows_, h_, at(dy), at(n.x), weight(gamma), at(n.mean), at(n.rstd),
+    math_.layer_norm_backward(own_rows_, h_, at(dy), at(n.x), weight(gamma), at(n.mean), at(n.rstd),
                               at(residual), at(dx));
   }
   void norm_backward_weight(const NormSlots& n, const Slot& dy, std::int64_t gamma,
                             std::int64_t beta) {
-    math_.layer_norm_backward_weight(rows_, h_, at(dy), at(n.x), at(n.mean), at(n.rstd),
+    math_.layer_norm_backward_weight(own_rows_, h_, at(dy), at(n.x), at(n.mean), at(n.rstd),
                                      gradient(gamma), gradient(beta));
   }
 
@@ -218,13 +279,11 @@ class Pass {
 
   std::int64_t head_size() const { return h_ / spec_.num_attention_heads; }
   Attention attention() const {
-    return {sequences_, spec_.num_attention_heads, spec_.seq_length, head_size(),
-            spec_.family == Family::gpt};
+    return {sequences_, heads_, spec_.seq_length, head_size(), spec_.family == Family::gpt};
   }
   AttentionRows attention_rows() const {
     const auto d = static_cast<float>(head_size());
-    return {rows_ * spec_.num_attention_heads, spec_.seq_length, spec_.family == Family::gpt,
-            1.0F / std::sqrt(d)};
+    return {rows_ * heads_, spec_.seq_length, spec_.family == Family::gpt, 1.0F / std::sqrt(d)};
   }
 
   /// A matrix of one head of a sequence: the next head's is `stride` on, the next sequence's
@@ -237,30 +296,31 @@ class Pass {
     Heads transposed() const { return {start, leading, stride, sequence_stride, true}; }
   };
   Heads context_heads(const Slot& slot) const {
-    return {at(slot), h_, head_size(), spec_.seq_length * h_};
+    return {at(slot), own_h_, head_size(), spec_.seq_length * own_h_};
   }
   /// part 0: queries, 1: keys, 2: values.
   Heads qkv_heads(const Slot& slot, std::int64_t part) const {
-    return {at(slot).at(part * h_ * e_), 3 * h_, head_size(), spec_.seq_length * 3 * h_};
+    return {at(slot).at(part * own_h_ * e_), 3 * own_h_, head_size(),
+            spec_.seq_length * 3 * own_h_};
   }
   Heads score_heads(const Slot& slot) const {
     const std::int64_t s = spec_.seq_length;
-    return {at(slot), s, s * s, spec_.num_attention_heads * s * s};
+    return {at(slot), s, s * s, heads_ * s * s};
   }
 
   /// C = op(A) op(B) for every head of every sequence. No one stride leads to all of them, so what
   /// there are more of is a batch: as many products are issued as there are of the others.
   void attend(std::int64_t n, std::int64_t k, const Heads& a, const Heads& b, const Heads& c) {
-    const bool heads = spec_.num_attention_heads >= sequences_;
+    const bool heads = heads_ >= sequences_;
     const auto inner = [=](const Heads& x) { return heads ? x.stride : x.sequence_stride; };
     const auto outer = [=](const Heads& x) { return heads ? x.sequence_stride : x.stride; };
     Gemm g;
     g.m = spec_.seq_length, g.n = n, g.k = k;
     g.transpose_a = a.transpose, g.transpose_b = b.transpose;
     g.lda = a.leading, g.ldb = b.leading, g.ldc = c.leading;
-    g.batch = heads ? spec_.num_attention_heads : sequences_;
+    g.batch = heads ? heads_ : sequences_;
     g.stride_a = inner(a), g.stride_b = inner(b), g.stride_c = inner(c);
-    const std::int64_t products = heads ? sequences_ : spec_.num_attention_heads;
+    const std::int64_t products = heads ? sequences_ : heads_;
     for (std::int64_t i = 0; i < products; ++i) {
       const auto at = [=, this](const Heads& x) { return x.start.at(i * outer(x) * e_); };
       math_.gemm(g, at(a), at(b), at(c));
@@ -293,8 +353,9 @@ class Pass {
   Math& math_;
   const StageBuffers& b_;
   const TransformerSpec& spec_;
+  const TensorRank& tensor_;
   const TransformerLayout& layout_;
-  std::int64_t sequences_, rows_, h_;
+  std::int64_t sequences_, rows_, own_rows_, h_, own_h_, ffn_, heads_;
   int e_;
 };
 
@@ -374,7 +435,14 @@ void TransformerStage::initialize(std::span<float> weights) const {
     const auto piece =
         weights.subspan(static_cast<std::size_t>(p.offset), static_cast<std::size_t>(p.elements));
     if (p.start == Parameter::Start::normal) {
-      fill_normal(piece, training_.seed, p.stream);
+      if (part_.tensor.degree == 1 || p.cut.elements() == p.cut.rows * p.cut.cols) {
+        fill_normal(piece, training_.seed, p.stream);
+        continue;
+      }
+      std::vector<float> whole(static_cast<std::size_t>(p.cut.rows * p.cut.cols));
+      fill_normal(whole, training_.seed, p.stream);
+      for (std::size_t i = 0; i < piece.size(); ++i)
+        piece[i] = whole[static_cast<std::size_t>(p.cut.whole(static_cast<std::int64_t>(i)))];
     } else {
       std::ranges::fill(piece, p.start == Parameter::Start::one ? 1.0F : 0.0F);
     }
@@ -382,11 +450,15 @@ void TransformerStage::initialize(std::span<float> weights) const {
 }
 
 TokenSource TransformerStage::tokens(std::uint32_t microbatch) const {
-  return token_source(training_, text_.get(), spec_, microbatch_size_, microbatch);
+  TokenSource source = token_source(training_, text_.get(), spec_, microbatch_size_, microbatch);
+  if (part_.tensor.degree == 1) return source;
+  source.first = part_.tensor.begin(spec_.vocab_size);
+  source.count = part_.tensor.part(spec_.vocab_size);
+  return source;
 }
 
 void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const {
-  Pass pass(math, b, spec_, microbatch_size_, layout_);
+  Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
   if (part_.first) pass.embed(tokens(microbatch));
   for (std::size_t i = 0; i < layout_.in_forward.size(); ++i) {
     pass.layer_forward(i, layout_.in_forward[i], layout_.x[i + 1]);
@@ -395,7 +467,7 @@ void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t 
 }
 
 void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::uint32_t) const {
-  Pass pass(math, b, spec_, microbatch_size_, layout_);
+  Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
   if (part_.last) {
     pass.head_backward_input();
   } else {
@@ -415,7 +487,7 @@ void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::ui
 
 void TransformerStage::backward_weight(Math& math, const StageBuffers& b,
                                        std::uint32_t microbatch) const {
-  Pass pass(math, b, spec_, microbatch_size_, layout_);
+  Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
   std::size_t piece = 0;
   const auto done = [&] {
     if (b.piece_done) b.piece_done(piece++);
@@ -432,6 +504,17 @@ void TransformerStage::backward_weight(Math& math, const StageBuffers& b,
     pass.embed_backward(tokens(microbatch));
     done();
   }
+}
+
+std::vector<GradientPiece> TransformerStage::partial_pieces() const {
+  std::vector<GradientPiece> norms;
+  if (!part_.tensor.sequence) return norms;
+  for (const LayerParameters& p : layout_.layer_parameters) {
+    norms.push_back({p.gamma1, p.qkv});
+    norms.push_back({p.gamma2, p.up});
+  }
+  if (part_.last) norms.push_back({layout_.final_gamma, layout_.head});
+  return norms;
 }
 
 std::vector<GradientPiece> TransformerStage::pieces() const {

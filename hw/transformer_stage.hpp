@@ -6,6 +6,9 @@
 // that the largest buffer exists once. I (backward_input) leaves in `kept` the gradient of the
 // output of every linear layer and norm; W multiplies them with the stored inputs and reads no
 // weights, so it may run after a step. The embedding's gradient belongs to W. Dropout is left out.
+// Of several tensor ranks each has a part (TensorRank): what projection, down, embedding and, in I,
+// up, qkv and the head make is summed over the ranks; with sequence parallelism it stays divided by
+// rows, and what they read is gathered (Shoeybi et al., 2019; Korthikanti et al., MLSys'23).
 // With Recompute::full, I repeats F layer by layer; results are the same bits in every mode.
 // Initial weights are normal(0, 0.02), biases 0, gammas 1 (Radford et al., 2019).
 // Sources: as above; Narayanan et al., SC'21 (layer); Qi et al., ICLR'24 (the split I/W).
@@ -31,6 +34,8 @@ class TransformerStage : public Stage {
   const StageSizes& sizes() const override { return layout_.sizes; }
   /// The final norm and the head, each layer from the last on, the embedding.
   std::vector<GradientPiece> pieces() const override;
+  /// The norms' of ranks that divide the rows.
+  std::vector<GradientPiece> partial_pieces() const override;
   void initialize(std::span<float> weights) const override;
   void forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const override;
   void backward_input(Math& math, const StageBuffers& b, std::uint32_t microbatch) const override;

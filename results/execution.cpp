@@ -9,13 +9,17 @@
 
 namespace penstock {
 
-void require_executable(const Scenario& scenario, bool perturbed) {
-  for (const Axis axis : kInnerAxes) {
-    if (scenario.mesh.size(axis) == 1) continue;
+void require_executable(const Scenario& scenario, bool perturbed, bool real) {
+  if (real && scenario.mesh.size(Axis::context) > 1) {
     throw InputError(scenario.origin,
-                     fmt::format("the executor gives each stage to one device, not to {} GPUs; use "
-                                 "--set pipeline.{}=1",
-                                 scenario.mesh.size(axis), traits(axis).name));
+                     fmt::format("the executor gives each sequence to one GPU, not to {}; use "
+                                 "--set pipeline.context=1, or --compute stand-in",
+                                 scenario.mesh.size(Axis::context)));
+  }
+  if (real && scenario.transfers_divided) {
+    throw InputError(scenario.origin,
+                     "the executor sends whole messages between tensor ranks; use --set "
+                     "pipeline.transfers_divided=false, or --compute stand-in");
   }
   if (scenario.mesh.divided) {
     throw InputError(scenario.origin,

@@ -8,7 +8,8 @@
 namespace penstock {
 
 /// Throws InputError for what is predicted only. `perturbed`: what disturbs the run may be there,
-/// because it changes nothing but times.
-void require_executable(const Scenario& scenario, bool perturbed);
+/// because it changes nothing but times. `real`: the model is computed, by each GPU its part; a
+/// stand-in is computed once for all GPUs of a device.
+void require_executable(const Scenario& scenario, bool perturbed, bool real);
 
 }  // namespace penstock

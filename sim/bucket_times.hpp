@@ -59,7 +59,7 @@ struct PartAlone {
 /// has others with the same stages.
 inline std::vector<std::vector<PartAlone>> parts_by_position(const SimulationInput& input) {
   const Placement& placement = input.program.placement;
-  if (!placement.mirrored() && !placement.replicated()) return {};
+  if (!placement.mirrored() && !placement.replicated() && !input.program.reduces_within) return {};
   const BucketTimes times(input);
   std::vector<std::vector<PartAlone>> parts;
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {

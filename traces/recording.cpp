@@ -41,6 +41,24 @@ void take_span(FieldReader& read, const Place& at, const char* start, const char
     at.problem(fmt::format("{} ({}) is before {} ({})", end, span.end_s, start, span.start_s));
 }
 
+constexpr const auto& names_of(Collective) { return kCollectiveNames; }
+
+Json field_json(const RecordedExchange& x) {
+  return {{"name", x.name},
+          {"what", to_field(x.what)},
+          {"bytes", x.bytes},
+          {"start_s", x.span.start_s},
+          {"end_s", x.span.end_s}};
+}
+void take_field(const Place& at, const Json& json, RecordedExchange& x) {
+  FieldReader read(at, json);
+  read("name", x.name);
+  read("what", x.what);
+  read("bytes", x.bytes);
+  take_span(read, at, "start_s", "end_s", x.span);
+  read.finish();
+}
+
 /// The message's times stand beside the op's, and only where there is one.
 Json field_json(const RecordedOp& r) {
   Json out = {{"device", r.device},
@@ -52,6 +70,7 @@ Json field_json(const RecordedOp& r) {
     out["message_end_s"] = r.message->end_s;
   }
   if (r.weight_version) out["weight_version"] = *r.weight_version;
+  if (!r.exchanges.empty()) out["exchanges"] = to_field(r.exchanges);
   return out;
 }
 void take_field(const Place& at, const Json& json, RecordedOp& r) {
@@ -66,6 +85,7 @@ void take_field(const Place& at, const Json& json, RecordedOp& r) {
   if (given("message_start_s") || given("message_end_s"))
     take_span(read, at, "message_start_s", "message_end_s", r.message.emplace());
   read("weight_version", r.weight_version, kAnyCount);
+  if (given("exchanges")) read("exchanges", r.exchanges);
   read.finish();
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "program/dependencies.hpp"
+#include "program/recipe.hpp"
 #include "program/timeline.hpp"
 #include "traces/memory.hpp"
 #include "traces/metrics.hpp"
@@ -22,6 +23,14 @@ namespace penstock {
 
 inline constexpr int kRecordingVersion = 1;
 
+/// What the ranks of a device exchanged inside of an op, as its first rank saw it.
+struct RecordedExchange {
+  std::string name;  ///< "attention": the part of the op that it belongs to
+  Collective what = Collective::all_reduce;
+  std::int64_t bytes = 0;
+  Span span;
+};
+
 struct RecordedOp {
   int device = 0;
   Op op;      ///< its kind, stage and microbatch; flags are not recorded
@@ -29,6 +38,7 @@ struct RecordedOp {
   /// Of the message it waited for, from its departure until it had arrived.
   std::optional<Span> message = {};
   std::optional<std::uint32_t> weight_version = {};  ///< that an F, B, I or W used
+  std::vector<RecordedExchange> exchanges = {};      ///< one after the other
 };
 
 struct RecordedDevice {

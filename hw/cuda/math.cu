@@ -245,6 +245,50 @@ class CudaMath : public Math {
       });
     });
   }
+  void row_maxima(int64_t rows, int64_t cols, Tensor logits, Tensor maxima) override {
+    enqueue_([=, this] {
+      with_pieces(cols, {logits}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::row_maximum<n, BlockTeam, T>>(stream_, rows, 1, cols, in(logits),
+                                                      fp32(maxima));
+      });
+    });
+  }
+  void maximum(int64_t n, Tensor x, Tensor maxima) override {
+    enqueue_([=, this] {
+      with_pieces(n, {x, maxima}, [&]<int pieces>(Piece<pieces>) {
+        launch_grid<&k::maximum_each<pieces, GridTeam>>(stream_, sms_, n / pieces, n, fp32_in(x),
+                                                        fp32(maxima));
+      });
+    });
+  }
+  void vocabulary_sums(int64_t rows, int64_t cols, Tensor logits, Tensor targets, Tensor maxima,
+                       Tensor sums, Tensor target_logits) override {
+    enqueue_([=, this] {
+      with_pieces(cols, {logits}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::vocabulary_part_row<n, BlockTeam, T>>(stream_, rows, 1, cols, in(logits),
+                                                              ids_in(targets), fp32_in(maxima),
+                                                              fp32(sums), fp32(target_logits));
+      });
+    });
+  }
+  void vocabulary_loss(int64_t rows, Tensor maxima, Tensor sums, Tensor target_logits,
+                       Tensor loss) override {
+    enqueue_([=, this] {
+      launch_block<&k::vocabulary_losses_each<BlockTeam>>(stream_, rows, fp32_in(maxima),
+                                                          fp32_in(sums), fp32(target_logits));
+      launch_block<&k::mean_of<BlockTeam>>(stream_, rows, fp32_in(target_logits), fp32(loss));
+    });
+  }
+  void vocabulary_backward(int64_t rows, int64_t cols, Tensor targets, Tensor maxima, Tensor sums,
+                           Tensor logits) override {
+    enqueue_([=, this] {
+      with_pieces(cols, {logits}, [&]<int n>(Piece<n>) {
+        launch_rows<&k::vocabulary_backward_row<n, BlockTeam, T>>(stream_, rows, 1, rows, cols,
+                                                                  ids_in(targets), fp32_in(maxima),
+                                                                  fp32_in(sums), out(logits));
+      });
+    });
+  }
   void squared_error(int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) override {
     enqueue_([=, this] {
       launch_block<&k::squared_error_all<BlockTeam, T>>(stream_, n, in(y), in(target), out(dy),

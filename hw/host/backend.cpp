@@ -157,7 +157,8 @@ class HostBackend : public Backend {
     const Channel& channel = request_.plan.channels[c];
     if (!here(channel.source) && !here(channel.destination)) return;
     const LinkSettings link = settings_of(channel);
-    const WireSettings wire{channel_name(channel), link.receive_ahead,
+    const char* who = ranks_of_device(request_.plan) > 1 ? "rank" : "device";
+    const WireSettings wire{channel_name(channel, who), link.receive_ahead,
                             link.transfers() == Transfers::coupled};
     std::unique_ptr<WireSender> sender;
     std::unique_ptr<WireReceiver> receiver;
@@ -183,7 +184,7 @@ class HostBackend : public Backend {
                          std::unique_ptr<WireReceiver>& receiver) {
     auto* group = dynamic_cast<GlooGroup*>(&request_.group);
     invariant(group != nullptr, "a channel leaves the only process");
-    const int devices = request_.plan.program.placement.devices();
+    const int devices = ranks_of(request_.plan);
     if (here(channel.source)) {
       const int peer = group->rank_of(channel.destination, devices);
       sender = gloo_sender(*group, peer, settings, request_.control);

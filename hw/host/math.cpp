@@ -202,6 +202,46 @@ void HostMath::cross_entropy_backward(std::int64_t rows, std::int64_t vocab_size
   });
 }
 
+void HostMath::row_maxima(std::int64_t rows, std::int64_t cols, Tensor logits, Tensor maxima) {
+  enqueue_([=] {
+    for (std::int64_t r = 0; r < rows; ++r)
+      kernels::row_maximum(kAlone, r, cols, floats(logits), floats(maxima));
+  });
+}
+
+void HostMath::maximum(std::int64_t n, Tensor x, Tensor maxima) {
+  enqueue_([=] { kernels::maximum_each(kAlone, n, floats(x), floats(maxima)); });
+}
+
+void HostMath::vocabulary_sums(std::int64_t rows, std::int64_t cols, Tensor logits, Tensor targets,
+                               Tensor maxima, Tensor sums, Tensor target_logits) {
+  enqueue_([=] {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      kernels::vocabulary_part_row(kAlone, r, cols, floats(logits), ints(targets), floats(maxima),
+                                   floats(sums), floats(target_logits));
+    }
+  });
+}
+
+void HostMath::vocabulary_loss(std::int64_t rows, Tensor maxima, Tensor sums, Tensor target_logits,
+                               Tensor loss) {
+  enqueue_([=] {
+    kernels::vocabulary_losses_each(kAlone, rows, floats(maxima), floats(sums),
+                                    floats(target_logits));
+    kernels::mean_of(kAlone, rows, floats(target_logits), floats(loss));
+  });
+}
+
+void HostMath::vocabulary_backward(std::int64_t rows, std::int64_t cols, Tensor targets,
+                                   Tensor maxima, Tensor sums, Tensor logits) {
+  enqueue_([=] {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      kernels::vocabulary_backward_row(kAlone, r, rows, cols, ints(targets), floats(maxima),
+                                       floats(sums), floats(logits));
+    }
+  });
+}
+
 void HostMath::squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) {
   enqueue_([=] {
     kernels::squared_error_all(kAlone, n, floats(y), floats(target), floats(dy), floats(loss));

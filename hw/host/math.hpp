@@ -53,6 +53,14 @@ class HostMath : public Math {
                      Tensor row_losses, Tensor loss) override;
   void cross_entropy_backward(std::int64_t rows, std::int64_t vocab_size, Tensor targets,
                               Tensor logits) override;
+  void row_maxima(std::int64_t rows, std::int64_t cols, Tensor logits, Tensor maxima) override;
+  void maximum(std::int64_t n, Tensor x, Tensor maxima) override;
+  void vocabulary_sums(std::int64_t rows, std::int64_t cols, Tensor logits, Tensor targets,
+                       Tensor maxima, Tensor sums, Tensor target_logits) override;
+  void vocabulary_loss(std::int64_t rows, Tensor maxima, Tensor sums, Tensor target_logits,
+                       Tensor loss) override;
+  void vocabulary_backward(std::int64_t rows, std::int64_t cols, Tensor targets, Tensor maxima,
+                           Tensor sums, Tensor logits) override;
   void squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) override;
   void clip(std::int64_t n, float limit, Tensor gradient) override;
   void sgd_step(std::int64_t n, const StepTensors& t, const SgdSettings& settings) override;

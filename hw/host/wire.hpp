@@ -37,9 +37,9 @@ struct WireSettings {
   bool rendezvous = false;  ///< wait_posted() and announce() are used for every message
 };
 
-/// "device 1 -> device 2 (forward)".
-inline std::string channel_name(const Channel& channel) {
-  return "device " + std::to_string(channel.source) + " -> device " +
+/// "device 1 -> device 2 (forward)"; `who`: what the ends are, where devices are several ranks.
+inline std::string channel_name(const Channel& channel, const std::string& who = "device") {
+  return who + " " + std::to_string(channel.source) + " -> " + who + " " +
          std::to_string(channel.destination) +
          (channel.kind == Transfer::Kind::reduction ? " (gradients)"
           : channel.kind == Transfer::Kind::norm    ? " (norms)"

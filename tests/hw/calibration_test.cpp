@@ -102,6 +102,12 @@ class ScriptedMath : public Math {
                           Tensor) override {}
   void cross_entropy(std::int64_t, std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
   void cross_entropy_backward(std::int64_t, std::int64_t, Tensor, Tensor) override {}
+  void row_maxima(std::int64_t, std::int64_t, Tensor, Tensor) override {}
+  void maximum(std::int64_t, Tensor, Tensor) override {}
+  void vocabulary_sums(std::int64_t, std::int64_t, Tensor, Tensor, Tensor, Tensor,
+                       Tensor) override {}
+  void vocabulary_loss(std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
+  void vocabulary_backward(std::int64_t, std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
   void squared_error(std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
   void clip(std::int64_t, float, Tensor) override {}
   void sgd_step(std::int64_t n, const StepTensors&, const SgdSettings&) override {

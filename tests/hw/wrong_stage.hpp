@@ -20,6 +20,7 @@ class WrongStage : public Stage {
       : right_(std::move(right)), weight_(weight) {}
   const StageSizes& sizes() const override { return right_->sizes(); }
   std::vector<GradientPiece> pieces() const override { return right_->pieces(); }
+  std::vector<GradientPiece> partial_pieces() const override { return right_->partial_pieces(); }
   void initialize(std::span<float> weights) const override { right_->initialize(weights); }
   void forward(Math& m, const StageBuffers& b, std::uint32_t k) const override {
     right_->forward(m, b, k);
@@ -40,8 +41,8 @@ using Wrong = std::function<std::unique_ptr<Stage>(std::unique_ptr<Stage> right)
 
 /// Returns a factory of the stages of a plan, one of which is made wrong.
 inline StageFactory wrong_at(std::uint32_t wrong, Wrong make_wrong) {
-  return [=](const RunPlan& plan, std::uint32_t stage, int bytes, bool stored) {
-    auto right = make_stage(plan, stage, bytes, stored);
+  return [=](const RunPlan& plan, std::uint32_t stage, int bytes, bool stored, int place) {
+    auto right = make_stage(plan, stage, bytes, stored, place);
     return stage == wrong ? make_wrong(std::move(right)) : std::move(right);
   };
 }
