@@ -17,6 +17,7 @@ namespace {
 constexpr double kLargeError = 0.15;  // rows that are further off are named
 constexpr std::pair<const char*, const char*> kCauseKeys[] = {
     {"op_time_s", "op times"},
+    {"exchange_s", "exchanges inside of ops"},
     {"transfer_time_s", "message times"},
     {"wait_s", "delayed departures"},
     {"launch_overhead_s", "launch overhead"},
@@ -60,6 +61,7 @@ std::string causes_text(const Json& row) {
   if (causes.is_null() || !measured) return "";
   std::string text;
   for (const auto& [key, name] : kCauseKeys) {
+    if (key == std::string_view("exchange_s") && causes[key] == 0) continue;
     text += fmt::format("{}{} {}", text.empty() ? "Why?       " : ", ", name,
                         error_text(causes[key].get<double>() / *measured));
   }

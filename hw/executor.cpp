@@ -273,8 +273,9 @@ void DeviceExecutor::issue(std::uint32_t g) {
     account(i, OpPoint::start, begin);
     made[i - g] = run_op(i);
   }
-  for (std::uint32_t i = g; i < next; ++i) end_early_parts(i, begin, duration_s(in_.plan, g));
-  if (in_.settings.pace && !(beside_ && exchanges(ops_[g]))) pace(g, begin);
+  for (std::uint32_t i = g; i < next; ++i) end_early_parts(i, begin, lasts_s(g));
+  if (in_.settings.pace && !(beside_ && exchanges(ops_[g])))
+    device_.pace(kComputeQueue, begin, lasts_s(g));
   const Event end = device_.record(kComputeQueue);
   for (std::uint32_t i = g; i < next; ++i) {
     record(i).end = end;
@@ -291,12 +292,9 @@ void DeviceExecutor::issue(std::uint32_t g) {
   if (next - 1 - first_ >= ahead) wait_until_done(next - 1 - ahead);
 }
 
-/// On a virtual clock what is exchanged follows what is computed, as the simulator adds them.
-void DeviceExecutor::pace(std::uint32_t g, const Event& begin) {
-  const double compute_s = duration_s(in_.plan, g), exchange = exchange_s(in_.plan, number_, g);
-  const bool logical = in_.settings.clock == Clock::virtual_clock;
-  device_.pace(kComputeQueue, begin, logical ? compute_s : compute_s + exchange);
-  if (logical && exchange > 0) device_.pace(kComputeQueue, device_.record(kComputeQueue), exchange);
+/// Returns the seconds that an op is stated to last, with what is exchanged inside of it.
+double DeviceExecutor::lasts_s(std::uint32_t g) const {
+  return duration_s(in_.plan, g) + exchange_s(in_.plan, number_, g);
 }
 
 /// Messages, what holds the device until its last one has been delivered, and others' gradients.

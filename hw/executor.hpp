@@ -119,7 +119,7 @@ class DeviceExecutor {
 
   void issue(std::uint32_t g);
   void wait_for_inputs(std::uint32_t g);
-  void pace(std::uint32_t g, const Event& begin);
+  double lasts_s(std::uint32_t g) const;
   Event begin_of(std::uint32_t g);
   bool exchanges(const Op& op) const;
   Op reduction_of(Op op, int device) const;

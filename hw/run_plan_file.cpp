@@ -362,9 +362,9 @@ void check_reduction(const RunPlan& plan, const auto& expect) {
   const auto ranks = static_cast<std::size_t>(ranks_of(plan));
   const std::set<int> different(r.gpus.begin(), r.gpus.end());
   expect(r.gpus.empty() || (r.gpus.size() == ranks && different.size() == ranks),
-         "reduction.gpus must have a GPU of its own for each rank of each device");
+         "reduction.gpus must have a GPU of its own for each rank");
   expect(r.nodes.empty() || r.nodes.size() == ranks,
-         "reduction.nodes must have the node of each rank of each device");
+         "reduction.nodes must have the node of each rank");
   expect(
       !complete || !placement.mirrored() ||
           [&] {

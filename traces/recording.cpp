@@ -270,7 +270,7 @@ bool is_recording(std::string_view text) {
 
 RecordedTimeline to_timeline(const OpLists& ops, const DependencyTable& table,
                              const RecordedRun& run) {
-  RecordedTimeline out{Timeline(ops.size()), {}, {}, {}};
+  RecordedTimeline out{Timeline(ops.size()), {}, {}, {}, std::vector<double>(ops.size())};
   for (std::uint32_t g = 0; g < ops.size(); ++g) out.timeline.op(g) = {-1, -1};
   std::vector<char> recorded(ops.size(), 0);
   const Finder finder(ops, table);
@@ -282,6 +282,7 @@ RecordedTimeline to_timeline(const OpLists& ops, const DependencyTable& table,
     }
     recorded[g] = 1;
     out.timeline.op(g) = r.span;
+    for (const RecordedExchange& x : r.exchanges) out.exchange_s[g] += x.span.length_s();
     if (r.message) out.timeline.message(g) = *r.message;
     out.timeline.makespan_s = std::max(out.timeline.makespan_s, r.span.end_s);
   }

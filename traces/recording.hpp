@@ -111,6 +111,7 @@ struct RecordedTimeline {
   std::vector<RecordedOp> unknown;     ///< recorded, but not in the Program on that device
   /// Per device, the Program's ops in the order in which they started.
   std::vector<std::vector<std::uint32_t>> order;
+  std::vector<double> exchange_s = {};  ///< by op, of what was exchanged inside of it
 };
 
 /// Matches ops by device and token; of an op recorded twice, the first counts and the other is

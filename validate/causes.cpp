@@ -55,6 +55,7 @@ class Attribution {
       return std::exchange(before, after) - after;
     };
     causes.op_time_s = swap(&Attribution::use_op_times);
+    causes.exchange_s = swap(&Attribution::use_exchanges);
     causes.transfer_time_s = swap(&Attribution::use_message_times);
     causes.wait_s = swap(&Attribution::use_departures);
     causes.launch_overhead_s = swap(&Attribution::use_launch_overhead);
@@ -109,17 +110,29 @@ class Attribution {
     }
   }
 
-  void use_op_times() {
+  void use_op_times() { replace_op_times(false); }
+  void use_exchanges() { replace_op_times(true); }
+
+  /// Without what was exchanged inside of ops, the exchanges stay those that are predicted; they
+  /// become a part of the op where they are measured, or were not recorded apart.
+  void replace_op_times(bool with_exchanges) {
     Groups times(costs_.size() * kOpKinds);
+    std::vector<char> apart(times.size());
     for (const RecordedTimeline& run : runs_) {
       for (std::uint32_t g = 0; g < program_.ops.size(); ++g) {
-        if (counts(run.timeline, g))
-          times[group_of(program_.ops[g])].push_back(run.timeline.op(g).length_s());
+        if (!counts(run.timeline, g)) continue;
+        const double exchanged_s = run.exchange_s.empty() ? 0 : run.exchange_s[g];
+        const std::size_t group = group_of(program_.ops[g]);
+        times[group].push_back(run.timeline.op(g).length_s() - (with_exchanges ? 0 : exchanged_s));
+        if (exchanged_s > 0) apart[group] = 1;
       }
     }
     for (std::size_t i = 0; i < times.size(); ++i) {
       if (times[i].empty()) continue;
-      duration(costs_[i / kOpKinds], static_cast<OpKind>(i % kOpKinds)) = quantile(times[i], 0.5);
+      StageCosts& costs = costs_[i / kOpKinds];
+      const auto kind = static_cast<OpKind>(i % kOpKinds);
+      duration(costs, kind) = quantile(times[i], 0.5);
+      if (is_compute(kind) && (with_exchanges || apart[i] == 0)) costs[kind].recipe = {};
     }
   }
 

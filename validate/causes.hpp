@@ -2,7 +2,9 @@
 // Why a predicted iteration time differs from the measured one: measured pieces are swapped into
 // the prediction one after the other, and the schedule is evaluated again after each.
 //
-//   predicted -> + measured op times (median per stage and kind)
+//   predicted -> + measured op times (median per stage and kind), without what the ranks of a
+//                device exchange inside of them where that was recorded
+//             -> + measured exchanges inside of ops
 //             -> + measured message times (median per channel)
 //             -> + measured delays of departures (from where the message could leave)
 //             -> + measured launch overhead (from where an op could start) -> measured
@@ -20,6 +22,7 @@ namespace penstock {
 
 struct Causes {
   double op_time_s = 0;
+  double exchange_s = 0;
   double transfer_time_s = 0;
   double wait_s = 0;
   double launch_overhead_s = 0;
@@ -27,7 +30,9 @@ struct Causes {
   /// Links are shared: the replay takes every channel's median message time instead.
   bool links_shared = false;
 
-  double sum_s() const { return op_time_s + transfer_time_s + wait_s + launch_overhead_s + rest_s; }
+  double sum_s() const {
+    return op_time_s + exchange_s + transfer_time_s + wait_s + launch_overhead_s + rest_s;
+  }
 };
 
 /// `predicted_s` and `measured_s` are the iteration times compared.

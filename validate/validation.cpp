@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "validate/validation.hpp"
 
+#include "sim/durations.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +12,12 @@
 namespace penstock {
 namespace {
 
-/// Kinds of ops, then messages of activations and of gradients.
-constexpr std::size_t kGroups = kOpKinds + 2;
+/// Kinds of ops, messages of activations and of gradients, then what is exchanged inside of ops.
+constexpr std::size_t kExchanges = kOpKinds + 2, kGroups = kExchanges + kOpKinds;
 
 std::string group_name(std::size_t group) {
+  if (group >= kExchanges)
+    return fmt::format("{} exchanges", token(static_cast<OpKind>(group - kExchanges)));
   return group < kOpKinds    ? std::string(token(static_cast<OpKind>(group)))
          : group == kOpKinds ? "SEND_F"
                              : "SEND_B";
@@ -32,13 +36,18 @@ class Lengths {
         steady_(compared_updates(program)),
         values_(static_cast<std::size_t>(program.placement.stages()) * kGroups) {}
 
-  void add_timeline(const Timeline& timeline) {
+  /// `exchange_s(g)`: seconds that were exchanged inside of an op.
+  template <class Exchange>
+  void add_timeline(const Timeline& timeline, const Exchange& exchange_s) {
     for (std::uint32_t g = 0; g < program_.ops.size(); ++g) {
       const Op& op = program_.ops[g];
       if (!steady_.contains(update_of(program_, op))) continue;
-      if (happened(timeline, g))
-        lengths_of(op.stage, static_cast<std::size_t>(op.kind))
-            .push_back(timeline.op(g).length_s());
+      if (happened(timeline, g)) {
+        const auto kind = static_cast<std::size_t>(op.kind);
+        lengths_of(op.stage, kind).push_back(timeline.op(g).length_s());
+        if (const double exchanged_s = exchange_s(g); exchanged_s > 0)
+          lengths_of(op.stage, kExchanges + kind).push_back(exchanged_s);
+      }
       if (!op.has(Op::receives) || !timeline.has_message(g)) continue;
       // A message counts for the stage that sends it.
       const std::uint32_t from = table_.producer(op);
@@ -83,8 +92,15 @@ void add_kind(std::vector<KindRow>& rows, std::size_t group, int stage,
 void compare_kinds(const ValidationInput& in, Validation& out) {
   Lengths predicted(in.simulation.program, in.simulation.table);
   Lengths measured(in.simulation.program, in.simulation.table);
-  predicted.add_timeline(in.predicted);
-  for (const RecordedTimeline& run : in.runs) measured.add_timeline(run.timeline);
+  const Durations durations(in.simulation);
+  const OpLists& ops = in.simulation.program.ops;
+  predicted.add_timeline(in.predicted, [&](std::uint32_t g) {
+    return durations.exchange_s(ops[g], in.simulation.table.device_of(ops[g]), g);
+  });
+  for (const RecordedTimeline& run : in.runs)
+    measured.add_timeline(run.timeline, [&](std::uint32_t g) {
+      return run.exchange_s.empty() ? 0.0 : run.exchange_s[g];
+    });
   for (std::size_t group = 0; group < kGroups; ++group)
     add_kind(out.kinds, group, -1, predicted.of_all_stages(group), measured.of_all_stages(group));
   for (std::size_t stage = 0; stage < predicted.stages(); ++stage) {
@@ -194,7 +210,8 @@ void compare_iterations(const ValidationInput& in, Validation& out) {
   it.error = signed_error(*it.predicted_s, *it.measured_s);
   out.causes =
       attribute_error(in.simulation, in.predicted, in.runs, *it.predicted_s, *it.measured_s);
-  out.own_ops_error = signed_error(*it.predicted_s - out.causes->op_time_s, *it.measured_s);
+  out.own_ops_error = signed_error(*it.predicted_s - out.causes->op_time_s - out.causes->exchange_s,
+                                   *it.measured_s);
 }
 
 void note_protocol(const ValidationInput& in, Validation& out) {

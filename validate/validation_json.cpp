@@ -46,11 +46,9 @@ Json device_row_json(const DeviceRow& d) {
 }
 
 Json causes_json(const Causes& c) {
-  return {{"gap_s", c.sum_s()},
-          {"op_time_s", c.op_time_s},
-          {"transfer_time_s", c.transfer_time_s},
-          {"wait_s", c.wait_s},
-          {"launch_overhead_s", c.launch_overhead_s},
+  return {{"gap_s", c.sum_s()},         {"op_time_s", c.op_time_s},
+          {"exchange_s", c.exchange_s}, {"transfer_time_s", c.transfer_time_s},
+          {"wait_s", c.wait_s},         {"launch_overhead_s", c.launch_overhead_s},
           {"rest_s", c.rest_s}};
 }
 

@@ -177,8 +177,15 @@ TEST(Usage, WhatCannotBeExecutedIsRefusedByName) {
                              {"replay", "scenarios/perturbed-jitter.yaml"},
                              {"export", devices, "--to", "program"}})
     expect_contains(refuses(words), "'perturbations' can be predicted, not executed");
-  for (const Words& words : {Words{"replay", kTensor, "--backend", "host"}, {"export", kTensor}})
-    expect_contains(refuses(words), "--set pipeline.tensor=1");
+  for (const Words& words : {Words{"replay", kTensor, "--backend", "host"}, {"export", kTensor}}) {
+    for (const auto& [change, says] :
+         {std::pair{"pipeline.context=2", "--set pipeline.context=1"},
+          {"pipeline.transfers_divided=true", "--set pipeline.transfers_divided=false"}}) {
+      Words changed = words;
+      changed.insert(changed.end(), {"--set", change});
+      expect_contains(refuses(changed), says);
+    }
+  }
 }
 
 TEST(Usage, UnknownNamesGetASuggestionAndWhereTheyAreListed) {

@@ -42,6 +42,13 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not LAUNCHERS.match(k)} | 
     "PENSTOCK_HOME": str(SOURCE), "LC_ALL": "C.UTF-8", "TERM": "xterm"}
 TIMEOUT = 300
 
+TENSOR = """
+name: tensor
+model: {family: gpt, num_layers: 4, hidden_size: 64, num_attention_heads: 4, vocab_size: 511, seq_length: 32, precision: fp32}
+cluster: {base: p3.16xlarge, nodes: 1}
+stack: none
+batches: 2
+"""
 TRANSFORMER = """
 stack: none
 model: {num_layers: 8, hidden_size: 16, num_attention_heads: 2, vocab_size: 40, seq_length: 8,
@@ -408,6 +415,26 @@ class VirtualClock(Case):
         ]
         for arguments in ((), ("--processes",)):
             self.compare(*arguments, scenarios=scenarios)
+
+    def shown(self, *arguments):
+        code, out, err = self.penstock(*arguments, "--events", "--format", "json")
+        self.assertEqual((code, err), (0, ""))
+        return json.loads(out)
+
+    def test_tensor_ranks(self):
+        """Two stages of two GPUs that divide the model's matrices, and the sequence or not; and one stand-in for both."""
+        text = TENSOR + "schedule: {}\npipeline: {{stages: 2, tensor: 2, microbatches: 4, microbatch_size: 2, {}}}\n"
+        for schedule, more in (("1f1b", ""), ("zb-h1", "sequence_parallel: true"),
+                               ("1f1b", "sequence_parallel: true, recompute: full")):
+            scenario = self.scenario(text.format(schedule, more))
+            exact = self.shown("simulate", scenario, "--engine", "exact")
+            for arguments in ((), ("--processes",)):
+                with self.subTest(schedule, more=more, arguments=arguments):
+                    executed = self.shown("replay", scenario, "--clock", "virtual", *arguments)
+                    self.assertIs(executed["weights_equal"], True)
+                    self.assertEqual(executed["compute"], "transformer")
+                    self.assertEqual(executed["events"], exact["events"])
+            self.compare("--compute", "stand-in", scenarios=[scenario])
 
     def test_post_validation(self):
         """Steps wait for a partial norm, which is a message of the run."""

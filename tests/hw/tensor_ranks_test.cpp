@@ -238,13 +238,13 @@ TEST(TensorRanks, HoldTheirPartOfAStageAndNoMore) {
   const auto peak = [](const Ranks& ranks) {
     RunPlan plan = plan_of({"1f1b", {2, 4, 1}});
     divide(plan, ranks, Recompute::none, 4);
-    return run_alone(plan, unpaced()).devices.at(0);
+    return run_alone(plan, virtual_clock()).devices.at(0);
   };
   const auto of = [](const RecordedDevice& d, Owner owner) {
     return d.peak.bytes[static_cast<std::size_t>(owner)];
   };
   const RecordedDevice one = peak({1, false}), two = peak({2, false}), divided = peak({2, true});
-  constexpr std::int64_t h = 16, f = 32, v = 41, layers = 4, s = 8, rows = 2 * s;
+  constexpr std::int64_t h = 16, f = 32, v = 41, layers = 4, s = 8;
   const std::int64_t whole_vectors = layers * 6 * h, positions = s * h;
   const std::int64_t parted = layers * (4 * h * h + 2 * h * f + 3 * h + f);
   EXPECT_EQ(of(one, Owner::weights), 4 * (parted + whole_vectors + positions + v * h));
@@ -256,7 +256,6 @@ TEST(TensorRanks, HoldTheirPartOfAStageAndNoMore) {
   EXPECT_LT(of(divided, Owner::activations), of(two, Owner::activations));
   EXPECT_EQ(of(one, Owner::buffers), of(two, Owner::buffers));
   EXPECT_EQ(of(two, Owner::buffers), 2 * of(divided, Owner::buffers));
-  EXPECT_GT(of(two, Owner::buffers) % (rows * h * 4), -1);
 }
 
 }  // namespace

@@ -40,6 +40,25 @@ TEST(Causes, OfAPerfectPredictionAreNothing) {
   }
 }
 
+TEST(Causes, WhatRanksExchangeInsideOfOpsIsACauseOfItsOwn) {
+  RigSpec slow = linked();
+  slow.costs.assign(4, unit_costs(1.5, 2));
+  const Rig truth(slow);
+  RecordedRun run = run_of(truth, simulate_exact(truth.input()));
+  for (RecordedOp& op : run.ops) {
+    if (op.op.kind != OpKind::forward) continue;
+    for (const double at_s : {0.25, 1.0})
+      op.exchanges.push_back({"attention", Collective::all_reduce, 64,
+                              {op.span.start_s + at_s, op.span.start_s + at_s + 0.25}});
+  }
+  Measured m(linked());
+  m.add_run(run);
+  const Causes c = causes_of(m);
+  EXPECT_LT(c.exchange_s, -1);
+  EXPECT_NEAR(c.exchange_s, c.sum_s(), kClose);
+  EXPECT_NEAR(*m.result().own_ops_error, 0, kClose);
+}
+
 TEST(Causes, SlowerOpsAreOpTime) {
   RigSpec slow = linked();
   slow.costs.assign(4, unit_costs(1.25, 2));
