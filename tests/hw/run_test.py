@@ -423,10 +423,10 @@ class VirtualClock(Case):
 
     def test_tensor_ranks(self):
         """Two stages of two GPUs that divide the model's matrices, and the sequence or not; and one stand-in for both."""
-        text = TENSOR + "schedule: {}\npipeline: {{stages: 2, tensor: 2, microbatches: 4, microbatch_size: 2, {}}}\n"
         for schedule, more in (("1f1b", ""), ("zb-h1", "sequence_parallel: true"),
                                ("1f1b", "sequence_parallel: true, recompute: full")):
-            scenario = self.scenario(text.format(schedule, more))
+            scenario = self.scenario(f"{TENSOR}schedule: {schedule}\npipeline: {{stages: 2, tensor: 2, "
+                                     f"microbatches: 4, microbatch_size: 2, {more}}}\n")
             exact = self.shown("simulate", scenario, "--engine", "exact")
             for arguments in ((), ("--processes",)):
                 with self.subTest(schedule, more=more, arguments=arguments):
