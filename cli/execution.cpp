@@ -16,8 +16,9 @@ std::vector<Channel> channels_of(const Simulation& s) {
   return channels;
 }
 
-/// Of each device, its ranks are so many of its GPUs.
-ReductionPlan reduction_of(const Simulation& s, int ranks) {
+/// Of each device, `ranks(device)` of its GPUs execute it.
+template <class Ranks>
+ReductionPlan reduction_of(const Simulation& s, const Ranks& ranks) {
   ReductionPlan reduction;
   reduction.algorithm = s.scenario.reduction.algorithm;
   reduction.servers = s.scenario.reduction.servers;
@@ -26,8 +27,9 @@ ReductionPlan reduction_of(const Simulation& s, int ranks) {
     for (const auto& [ready, share, seconds, stage] : parts)
       here.push_back({ready, share, seconds, stage});
   }
-  for (const std::vector<int>& gpus : s.scenario.mesh.gpus) {
-    for (int rank = 0; rank < ranks; ++rank) {
+  for (std::size_t d = 0; d < s.scenario.mesh.gpus.size(); ++d) {
+    const std::vector<int>& gpus = s.scenario.mesh.gpus[d];
+    for (int rank = 0; rank < ranks(static_cast<int>(d)); ++rank) {
       reduction.gpus.push_back(gpus[static_cast<std::size_t>(rank)]);
       reduction.nodes.push_back(s.scenario.cluster.node_of(reduction.gpus.back()));
     }
@@ -80,8 +82,12 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) 
   plan.program = s.program;
   plan.costs = s.scenario.costs;
   plan.channels = channels_of(s);
-  if (real) plan.division = {s.scenario.mesh.size(Axis::tensor), s.scenario.sequence_parallel};
-  plan.reduction = reduction_of(s, plan.division.tensor);
+  if (real) {
+    const Mesh& mesh = s.scenario.mesh;
+    plan.division = {mesh.size(Axis::tensor), s.scenario.sequence_parallel};
+    if (mesh.divided) plan.division.replicas = mesh.widths(s.scenario.shape.depth);
+  }
+  plan.reduction = reduction_of(s, [&](int device) { return ranks_of_device(plan, device); });
   plan.exchange_s = exchanges_of(s);
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;

@@ -45,10 +45,11 @@ const Module& module() {
 }  // namespace
 
 std::unique_ptr<Backend> open_cuda_backend(const BackendRequest& request) {
-  if (ranks_of_device(request.plan) > 1)
-    throw InputError(request.plan.name,
-                     "tensor ranks are executed by --backend host alone so far; use --set "
-                     "pipeline.tensor=1");
+  if (!one_rank_each(request.plan))
+    throw InputError(
+        request.plan.name,
+        "GPUs that share a stage are executed by --backend host alone so far; use --set "
+        "pipeline.tensor=1 and no replicas that split microbatches");
   if (module().entry == nullptr) throw NoHardware(module().problem);
   std::array<char, 512> why{};
   std::unique_ptr<Backend> backend(module().entry(&request, why.data(), why.size()));

@@ -13,6 +13,21 @@
 
 namespace penstock {
 
+namespace {
+
+/// Fires when both have, with the later time.
+class LatestEvent : public EventState {
+ public:
+  LatestEvent(Event a, Event b) : a_(std::move(a)), b_(std::move(b)) {}
+  double time_s() override { return std::max(a_->time_s(), b_->time_s()); }
+  bool fired() override { return a_->fired() && b_->fired(); }
+
+ private:
+  Event a_, b_;
+};
+
+}  // namespace
+
 struct DeviceExecutor::StageState {
   /// A way of computing a microbatch, and what it takes.
   struct Variant {
@@ -69,8 +84,8 @@ DeviceExecutor::DeviceExecutor(const ExecutionInput& input, int rank)
       ops_(input.plan.program.ops),
       norms_(input.plan.program),
       rank_(rank),
-      number_(device_of_rank(input.plan, rank)),
-      place_(place_of_rank(input.plan, rank)),
+      number_(place_of_rank(input.plan, rank).device),
+      place_(place_of_rank(input.plan, rank).place),
       device_(input.backend.device(rank)),
       first_(ops_.begin(number_)),
       last_(ops_.end(number_)),
@@ -168,8 +183,11 @@ void DeviceExecutor::find_incoming() {
   for (std::size_t c = 0; c < in_.plan.channels.size(); ++c) {
     const Channel& channel = in_.plan.channels[c];
     if (channel.destination != rank_ || channel.kind != Transfer::Kind::message) continue;
+    const int from = place_of_rank(in_.plan, channel.source).device;
+    const auto parts = message_parts(in_.plan, rank_, from);
     Incoming& incoming = incoming_[static_cast<int>(c)];
-    for (const Op& op : ops_.of_device(device_of_rank(in_.plan, channel.source))) {
+    incoming.part = *std::ranges::find(parts, channel.source, &MessagePart::peer);
+    for (const Op& op : ops_.of_device(from)) {
       const bool here = op.has(Op::sends) && (op.kind != OpKind::forward) == channel.backward &&
                         in_.table.consumer_device(op) == number_;
       if (here) incoming.consumers.push_back(in_.table.consumer(op));
@@ -203,39 +221,58 @@ void DeviceExecutor::issue_receives(std::uint32_t next) {
 
 /// The receive of the message that op `g` waits for, after those sent before it.
 void DeviceExecutor::issue_receives_until(std::uint32_t g) {
-  Incoming& in = incoming_.at(channel_of(ops_[in_.table.producer(ops_[g])]));
-  while (!record(g).message_arrived) {
-    invariant(in.posted < in.consumers.size(), "a message is waited for that nobody sends");
-    issue_receive(in.consumers[in.posted++]);
+  const Op& producer = ops_[in_.table.producer(ops_[g])];
+  for (const MessagePart& part : message_parts(in_.plan, rank_, in_.table.device_of(producer))) {
+    const int channel = channel_between(part.peer, rank_, producer.kind != OpKind::forward);
+    Incoming& in = incoming_.at(channel);
+    const auto posted = in.consumers.begin() + static_cast<std::ptrdiff_t>(in.posted);
+    const auto at = record(g).message_arrived && part.count == own_sequences()
+                        ? in.consumers.end()
+                        : std::find(posted, in.consumers.end(), g);
+    if (at == in.consumers.end()) continue;  // it is posted
+    for (auto next = posted; next <= at; ++next) {
+      ++in.posted;
+      issue_receive(*next, channel);
+    }
   }
 }
 
-void DeviceExecutor::issue_receive(std::uint32_t g) {
+void DeviceExecutor::issue_receive(std::uint32_t g, int channel) {
   const Op& op = ops_[g];
   const Op& producer = ops_[in_.table.producer(op)];
   const StageState& s = *stages_.at(op.stage);
   const bool forward = op.kind == OpKind::forward;
   const StageSizes& sizes = s.sizes();
-  const std::int64_t parts = in_.plan.program.microbatches_of(producer);
+  const std::int64_t microbatches = in_.plan.program.microbatches_of(producer);
+  const MessagePart& part = incoming_.at(channel).part;
   const std::int64_t bytes =
       payload_bytes(in_.plan, in_.settings.clock == Clock::virtual_clock, producer,
-                    parts * (forward ? sizes.input_bytes : sizes.output_bytes));
-  ReceivingEnd& end = in_.backend.receiving(channel_of(producer));
+                    microbatches * (forward ? sizes.input_bytes : sizes.output_bytes)) *
+      part.count / own_sequences();
+  ReceivingEnd& end = in_.backend.receiving(channel);
   const std::uint32_t before = ops_.previous_compute(number_, g);
   const bool coupled = in_.plan.program.transfers == Transfers::coupled;
   const Event posted = coupled && before != kNoOp ? record(before).end : nullptr;
   Block* block = device_.allocate(end.queue(), bytes);
   const auto received = end.receive(posted, block, bytes, producer);
   OpRecord& r = record(g);
+  if (part.count < own_sequences()) {
+    pieces_[g].push_back({block, part.first, received.departed, received.arrived});
+    if (r.message_arrived) {
+      r.message_arrived = std::make_shared<LatestEvent>(r.message_arrived, received.arrived);
+      return;
+    }
+  } else {
+    arriving_[g] = block;
+  }
   r.message_departed = received.departed;
   r.message_arrived = received.arrived;
-  arriving_[g] = block;
   account(g, OpPoint::departure, received.departed);
 }
 
 int DeviceExecutor::channel_of(const Op& sender) const {
-  return channel_between(same_place_on(in_.table.device_of(sender)),
-                         same_place_on(in_.table.consumer_device(sender)),
+  const int from = in_.table.device_of(sender);
+  return channel_between(message_parts(in_.plan, rank_, from).front().peer, rank_,
                          sender.kind != OpKind::forward);
 }
 
@@ -250,13 +287,33 @@ void DeviceExecutor::hand_over(std::uint32_t g, Block* block, OpRecord& r) {
     arriving_[in_.table.consumer(op)] = block;
     return;
   }
-  SendingEnd& end = in_.backend.sending(channel_of(op));
-  const auto sent = end.send(r.end, block, block->bytes, op);
-  account(g, OpPoint::arrival, sent.delivered);
-  device_.release(end.queue(), block);
-  last_delivered_ = sent.delivered;
+  const auto parts = message_parts(in_.plan, rank_, in_.table.consumer_device(op));
+  if (parts.front().count == own_sequences()) {
+    send_message(g, r.end, parts.front(), block);
+  } else {
+    const std::int64_t sequence_bytes = block->bytes / own_sequences();
+    for (const MessagePart& part : parts) {
+      Block* piece = allocate(part.count * sequence_bytes);
+      device_.math().copy(piece->bytes, {block, part.first * sequence_bytes}, {piece});
+      send_message(g, device_.record(kComputeQueue), part, piece);
+    }
+    release(block);
+  }
+  account(g, OpPoint::arrival, last_delivered_);
   if (in_.plan.program.transfers == Transfers::blocking)
-    device_.wait(kComputeQueue, sent.delivered);
+    device_.wait(kComputeQueue, last_delivered_);
+}
+
+/// The last message of an op has been delivered when all parts of it have.
+void DeviceExecutor::send_message(std::uint32_t g, const Event& ready, const MessagePart& part,
+                                  Block* block) {
+  const bool backward = ops_[g].kind != OpKind::forward;
+  SendingEnd& end = in_.backend.sending(channel_between(rank_, part.peer, backward));
+  const auto sent = end.send(ready, block, block->bytes, ops_[g]);
+  device_.release(end.queue(), block);
+  last_delivered_ = part.first == 0
+                        ? sent.delivered
+                        : std::make_shared<LatestEvent>(last_delivered_, sent.delivered);
 }
 
 // --- one op --------------------------------------------------------------------------------------
@@ -352,7 +409,8 @@ void DeviceExecutor::find_parts() {
   for (std::size_t k = 0; k < stated.size(); ++k) {
     const auto [first, end] = ranges[k];
     Part& part = parts_.emplace_back(Part{stated[k], first});
-    for (CollectiveStep step : reduction_steps(in_.plan, adders_, end - first, place_)) {
+    for (CollectiveStep step :
+         reduction_steps(in_.plan, adders_, end - first, place_ % in_.plan.division.tensor)) {
       if (step.gpu != rank_) continue;
       step.first += first;
       step.end += first;
@@ -378,7 +436,7 @@ void DeviceExecutor::receive_gradients(std::uint32_t g) {
       ReceivingEnd& end = in_.backend.receiving(
           channel_between(step.peer, rank_, false, Transfer::Kind::reduction));
       Block* block = device_.allocate(end.queue(), bytes);
-      const Op op = reduction_of(ops_[g], device_of_rank(in_.plan, step.peer));
+      const Op op = reduction_of(ops_[g], place_of_rank(in_.plan, step.peer).device);
       r.received.push_back({block, end.receive(nullptr, block, bytes, op).arrived});
     }
   }
@@ -528,7 +586,7 @@ void DeviceExecutor::exchange(std::uint32_t g, const StageExchange& e) {
   Math& math = device_.math();
   const std::int64_t bytes = exchanged_bytes(e, math);
   ExchangeRecord happened{e.name, e.what, e.elements * bytes, device_.record(kComputeQueue), {}};
-  for (const CollectiveStep& step : exchange_steps(in_.plan, number_, e.what, e.elements)) {
+  for (const CollectiveStep& step : exchange_steps(in_.plan, rank_, e.what, e.elements)) {
     if (step.gpu != rank_) continue;
     const std::int64_t n = (step.end - step.first) * bytes;
     if (step.kind == CollectiveStep::Kind::send) {
@@ -749,6 +807,18 @@ StageBuffers DeviceExecutor::buffers(const StageState& s, const InFlight& f,
 }
 
 Block* DeviceExecutor::take_arrived(std::uint32_t g) {
+  if (const auto several = pieces_.find(g); several != pieces_.end()) {
+    std::int64_t bytes = 0;
+    for (const Piece& piece : several->second) bytes += piece.block->bytes;
+    Block* whole = allocate(bytes);
+    for (Piece& piece : several->second) {
+      device_.math().copy(piece.block->bytes, {piece.block},
+                          {whole, piece.first * (bytes / own_sequences())});
+      release(piece.block);
+    }
+    pieces_.erase(several);
+    return whole;
+  }
   const auto arrived = arriving_.find(g);
   invariant(arrived != arriving_.end(), "an op runs before its input was handed over");
   return arriving_.extract(arrived).mapped();
@@ -799,9 +869,9 @@ std::string DeviceExecutor::where() const {
   const std::uint32_t issued = issued_.load(std::memory_order_acquire);
   std::uint32_t g = done_;
   while (g < issued && records_[g - first_].end->fired()) ++g;
-  const int ranks = ranks_of_device(in_.plan);
+  const bool alone = ranks_of_device(in_.plan, number_) == 1;
   const std::string who =
-      fmt::format("device {}{}", number_, ranks > 1 ? fmt::format(", rank {}", rank_) : "");
+      fmt::format("device {}{}", number_, alone ? "" : fmt::format(", rank {}", rank_));
   if (g == last_) return fmt::format("{}: has run its {} ops", who, last_ - first_);
   const Op& op = ops_[g];
   const std::string place =
@@ -813,8 +883,8 @@ std::string DeviceExecutor::where() const {
     const Op& from = ops_[in_.table.producer(op)];
     const Channel& c = in_.plan.channels[static_cast<std::size_t>(channel_of(from))];
     return fmt::format("{}, waiting for the message of {} on the link device {} -> device {} ({})",
-                       place, to_string(from), device_of_rank(in_.plan, c.source),
-                       device_of_rank(in_.plan, c.destination),
+                       place, to_string(from), place_of_rank(in_.plan, c.source).device,
+                       place_of_rank(in_.plan, c.destination).device,
                        c.backward ? "backward" : "forward");
   }
   if (g < issued && op.kind == OpKind::reduce_grad)

@@ -100,10 +100,18 @@ class DeviceExecutor {
  private:
   struct StageState;
   struct InFlight;
-  /// The ops that use a channel's messages, in the order these are sent.
+  /// The ops that use a channel's messages, in the order these are sent, and which of their
+  /// sequences come by it.
   struct Incoming {
     std::vector<std::uint32_t> consumers;
+    MessagePart part;
     std::size_t posted = 0;
+  };
+  /// Of a message that several ranks send.
+  struct Piece {
+    Block* block;
+    std::int64_t first;  // sequence
+    Event departed, arrived;
   };
 
   void add_stage(std::uint32_t stage);
@@ -111,7 +119,11 @@ class DeviceExecutor {
   void find_incoming();
   void issue_receives(std::uint32_t next);
   void issue_receives_until(std::uint32_t g);
-  void issue_receive(std::uint32_t g);
+  void issue_receive(std::uint32_t g, int channel);
+  void send_message(std::uint32_t g, const Event& ready, const MessagePart& part, Block* block);
+  std::int64_t own_sequences() const {
+    return in_.plan.microbatch_size / replicas_of_device(in_.plan, number_);
+  }
   int channel_between(int from, int to, bool backward,
                       Transfer::Kind kind = Transfer::Kind::message) const;
   int channel_of(const Op& sender) const;
@@ -174,6 +186,7 @@ class DeviceExecutor {
   std::map<std::uint32_t, std::unique_ptr<StageState>> stages_;
   std::map<std::pair<std::uint16_t, std::uint32_t>, InFlight> flying_;
   std::map<std::uint32_t, Block*> arriving_;  // per op: the block of its message or local input
+  std::map<std::uint32_t, std::vector<Piece>> pieces_;  // per op: where those are several
   const std::vector<int> adders_;             // whose gradients are added, this one among them
   bool beside_ = false;                       // reductions do not run on the compute queue
   Device* reducing_;                          // on whose compute queue they run

@@ -72,7 +72,8 @@ inline constexpr std::uint32_t kHeldOut = std::uint32_t{1} << 31;
 struct TokenSource {
   std::uint64_t seed = 0;
   std::uint32_t microbatch = 0;
-  std::int64_t sequences = 0;  ///< per microbatch
+  std::int64_t sequences = 0;       ///< per microbatch, or of the part of it
+  std::int64_t first_sequence = 0;  ///< of that part
   std::int64_t seq_length = 0;
   std::int64_t vocab_size = 0;
   enum class Kind : std::uint8_t { generated, markov, text } kind = Kind::generated;

@@ -24,7 +24,10 @@ void take_step(Math& math, const StageExchange& own, const CollectiveStep& step,
 
 void RanksInTurn::run(const std::function<void(int place, const Exchange& exchange)>& work) {
   const auto ranks = static_cast<int>(asked_.size());
-  if (ranks == 1) return work(0, {});
+  if (plan_.division.tensor == 1) {  // nobody exchanges
+    for (int place = 0; place < ranks; ++place) work(place, {});
+    return;
+  }
   std::vector<std::jthread> threads;
   for (int place = 0; place < ranks; ++place) {
     threads.emplace_back([&, place] {
@@ -70,8 +73,15 @@ void RanksInTurn::carry_out() {
     invariant(one.what == first.what && one.elements == first.elements,
               "ranks of a stage exchange different things");
   const std::int64_t bytes = exchanged_bytes(first, math);
-  for (const CollectiveStep& step : exchange_steps(plan_, number_, first.what, first.elements)) {
-    const StageExchange& own = asked_[static_cast<std::size_t>(place_of_rank(plan_, step.gpu))];
+  std::vector<CollectiveStep> steps;
+  for (std::size_t place = 0; place < asked_.size(); place += std::size_t(plan_.division.tensor)) {
+    const int rank = rank_at(plan_, number_, static_cast<int>(place));
+    const auto more = exchange_steps(plan_, rank, first.what, first.elements);
+    steps.insert(steps.end(), more.begin(), more.end());
+  }
+  for (const CollectiveStep& step : steps) {
+    const int place = place_of_rank(plan_, step.gpu).place;
+    const StageExchange& own = asked_[static_cast<std::size_t>(place)];
     const std::int64_t n = (step.end - step.first) * bytes;
     if (step.kind == CollectiveStep::Kind::send) {
       Block* block = device_.allocate(kComputeQueue, n);

@@ -32,7 +32,7 @@ class RanksInTurn {
       : plan_(plan),
         device_(device),
         number_(device_number),
-        asked_(static_cast<std::size_t>(ranks_of_device(plan))) {}
+        asked_(static_cast<std::size_t>(ranks_of_device(plan, device_number))) {}
 
   /// Calls `work(place, exchange)` for each rank. Throws what one of them throws.
   void run(const std::function<void(int place, const Exchange& exchange)>& work);

@@ -100,7 +100,7 @@ class ReferenceStage {
     versions_.push_back(next);
     backward_.before_step(newest);
     optimizer_.issue(math_, t, ++steps_,
-                     plan_.lone_updates.empty() ? microbatches_of_update(plan_.program, number_)
+                     plan_.lone_updates.empty() ? means_of_update(plan_, number_)
                                                 : plan_.program.microbatches_per_update);
     backward_.after_step({next});
     for (; oldest_ < still_used; ++oldest_) {
@@ -185,15 +185,19 @@ struct Orders {
 /// the other: all of them then have the same.
 class PositionSum {
  public:
-  /// `stages`: those of the position, of the ranks at this place.
-  PositionSum(const RunPlan& plan, Device& device, std::uint32_t position, int place,
-              std::vector<const ReferenceStage*> stages)
+  /// By stage of the position: the parts of its ranks.
+  using Parts = std::vector<std::vector<const ReferenceStage*>>;
+  PositionSum(const RunPlan& plan, Device& device, std::uint32_t position, int tensor_rank,
+              Parts stages)
       : plan_(plan), device_(device), stages_(std::move(stages)) {
     std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
-    for (const ReferenceStage* stage : stages_)
-      elements.emplace_back(stage->number(), stage->sizes().parameters);
+    for (const auto& parts : stages_) {
+      const ReferenceStage& part = *parts[static_cast<std::size_t>(tensor_rank)];
+      elements.emplace_back(part.number(), part.sizes().parameters);
+    }
     for (const auto& [first, end] : ranges_of(parts_at(plan, position), elements)) {
-      for (CollectiveStep step : reduction_steps(plan, stages_[0]->devices(), end - first, place)) {
+      for (CollectiveStep step :
+           reduction_steps(plan, stages_[0][0]->devices(), end - first, tensor_rank)) {
         step.first += first;
         step.end += first;
         steps_.push_back(step);
@@ -201,7 +205,7 @@ class PositionSum {
     }
   }
 
-  std::uint32_t stage() const { return stages_[0]->number(); }
+  std::uint32_t stage() const { return stages_[0][0]->number(); }
   void run() {
     for (const CollectiveStep& step : steps_) {
       if (step.kind == CollectiveStep::Kind::send)
@@ -246,20 +250,22 @@ class PositionSum {
   template <class Visit>
   void for_each_part(const CollectiveStep& step, Visit visit) const {
     std::int64_t before = 0;
-    for (const ReferenceStage* stage : stages_) {
+    const auto [device_number, place] = place_of_rank(plan_, step.gpu);
+    for (const auto& parts : stages_) {
+      const ReferenceStage* stage = parts[static_cast<std::size_t>(place)];
       const std::int64_t n = stage->sizes().parameters;
       const std::int64_t first = std::max(step.first, before);
       const std::int64_t end = std::min(step.end, before + n);
       if (first < end)
-        visit(stage->gradients_of(device_of_rank(plan_, step.gpu)).at((first - before) * 4),
-              first - step.first, end - first);
+        visit(stage->gradients_of(device_number).at((first - before) * 4), first - step.first,
+              end - first);
       before += n;
     }
   }
 
   const RunPlan& plan_;
   Device& device_;
-  std::vector<const ReferenceStage*> stages_;
+  Parts stages_;
   std::vector<CollectiveStep> steps_;
   std::map<std::pair<int, int>, std::deque<Block*>> sent_;  // from, to
   std::map<int, Block*> piled_;
@@ -293,13 +299,14 @@ struct SequentialRun::State {
   State(const RunPlan& plan, Device& device, const StageFactory& make_stage)
       : plan_(plan),
         device_(device),
-        ranks_(static_cast<std::size_t>(ranks_of_device(plan))),
         orders_(orders_of(plan.program)),
         number_(numbers(plan.lone_updates)),
         still_used_(still_used(plan.lone_updates)) {
     const auto count = static_cast<std::uint32_t>(plan.program.placement.stages());
     for (std::uint32_t s = 0; s < count; ++s) {
-      for (std::size_t place = 0; place < ranks_; ++place) {
+      first_.push_back(parts_.size());
+      const int ranks = ranks_of_device(plan, plan.program.placement.device_of(s, 0));
+      for (int place = 0; place < ranks; ++place) {
         auto own =
             make_stage(plan, s, device.math().element_bytes(), false, static_cast<int>(place));
         parts_.push_back(std::make_unique<ReferenceStage>(plan, device, std::move(own), s));
@@ -307,24 +314,39 @@ struct SequentialRun::State {
     }
     const Placement& placement = plan.program.placement;
     for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
-      for (std::size_t place = 0; place < ranks_; ++place) {
-        std::vector<const ReferenceStage*> held;
-        for (const std::uint32_t s : placement.stages_at(p)) held.push_back(&part(s, place));
-        // Of two positions that hold the same stages, the first one sums for both.
-        if (p <= placement.mirror_of(p) && held[0]->devices().size() > 1)
-          sums_.emplace_back(plan, device, p, static_cast<int>(place), std::move(held));
+      PositionSum::Parts held;
+      for (const std::uint32_t s : placement.stages_at(p)) {
+        auto& of_stage = held.emplace_back();
+        for (std::size_t place = 0; place < ranks_of_stage(s); ++place)
+          of_stage.push_back(&part(s, place));
       }
+      // Of two positions that hold the same stages, the first one sums for both.
+      const bool several =
+          held[0][0]->devices().size() * held[0].size() > std::size_t(plan.division.tensor);
+      for (int t = 0; p <= placement.mirror_of(p) && several && t < plan.division.tensor; ++t)
+        sums_.emplace_back(plan, device, p, t, held);
     }
-    const std::int64_t bytes = std::int64_t{plan.program.microbatches()} * 4;
-    losses_ = device.allocate(kComputeQueue, bytes);
-    evaluation_ = device.allocate(kComputeQueue, 4);
+    const auto replicas = static_cast<std::int64_t>(loss_parts());
+    losses_ = device.allocate(kComputeQueue, replicas * plan.program.microbatches() * 4);
+    evaluation_ = device.allocate(kComputeQueue, replicas * 4);
   }
 
   using Key = std::pair<std::size_t, std::uint32_t>;  // number of a part, microbatch
 
-  std::size_t stages() const { return parts_.size() / ranks_; }
+  std::size_t stages() const { return first_.size(); }
+  std::size_t ranks_of_stage(std::size_t s) const {
+    return (s + 1 < stages() ? first_[s + 1] : parts_.size()) - first_[s];
+  }
+  /// Replicas that divide the microbatches of the last stage.
+  std::size_t loss_parts() const {
+    return ranks_of_stage(stages() - 1) / std::size_t(plan_.division.tensor);
+  }
+  int device_of(std::size_t stage, std::uint32_t k) const {
+    return plan_.program.placement.device_of(static_cast<std::uint32_t>(stage),
+                                             (k & kHeldOut) != 0 ? 0 : k);
+  }
   std::size_t number_of(std::size_t stage, std::size_t place) const {
-    return stage * ranks_ + place;
+    return first_[stage] + place;
   }
   ReferenceStage& part(std::size_t stage, std::size_t place) const {
     return *parts_[number_of(stage, place)];
@@ -400,7 +422,7 @@ struct SequentialRun::State {
   void step(std::size_t s, std::uint32_t next) {
     next = std::min(next, plan_.program.microbatches() - 1);
     sum_partial_gradients(s);
-    for (std::size_t place = 0; place < ranks_; ++place)
+    for (std::size_t place = 0; place < ranks_of_stage(s); ++place)
       part(s, place).step(std::min(version(s, next, true), version(s, next, false)));
   }
 
@@ -452,45 +474,84 @@ struct SequentialRun::State {
     StageBuffers b{.weights = {},
                    .gradients = parts_[own]->gradients(k),
                    .input = {find(inputs_, {own, k})},
-                   .output = {find(inputs_, {own + ranks_, k})},
+                   .output = {find(outputs_, {own, k})},
                    .saved = {a.saved},
                    .saved_for_weight = {a.saved_for_weight},
                    .output_gradient = {find(gradients_, {own, k})},
-                   .input_gradient = {s > 0 ? find(gradients_, {own - ranks_, k}) : nullptr},
+                   .input_gradient = {find(input_gradients_, {own, k})},
                    .kept = {a.kept},
                    .workspace = {workspaces_[place]},
                    .loss = {}};
     if (s + 1 < stages()) return b;
-    b.loss = (k & kHeldOut) != 0 ? Tensor{evaluation_} : Tensor{losses_, std::int64_t{k} * 4};
+    const auto replica = static_cast<std::int64_t>(place) / plan_.division.tensor;
+    b.loss = (k & kHeldOut) != 0
+                 ? Tensor{evaluation_, replica * 4}
+                 : Tensor{losses_, (replica * plan_.program.microbatches() + k) * 4};
     return b;
   }
 
   void forward(std::size_t s, std::uint32_t k) {
     const bool held_out = (k & kHeldOut) != 0;
-    for (std::size_t place = 0; place < ranks_; ++place) {
+    for (std::size_t place = 0; place < ranks_of_stage(s); ++place) {
       const ReferenceStage& own = part(s, place);
       const StageSizes& sizes = own.sizes();
       activations_[{number_of(s, place), k}] = {own.allocate(sizes.saved_bytes),
                                                 own.allocate(sizes.saved_for_weight_bytes),
                                                 own.allocate(sizes.kept_bytes)};
-      if (s + 1 < stages())
-        inputs_[{number_of(s + 1, place), k}] = own.allocate(sizes.output_bytes);
+      if (s + 1 < stages()) outputs_[{number_of(s, place), k}] = own.allocate(sizes.output_bytes);
     }
     on_ranks(s, k, &StageSizes::forward_workspace_bytes, [&](ReferenceStage& own, StageBuffers b) {
       b.weights = held_out ? own.newest() : own.version(version(s, k, true));
       own.stage().forward(device_.math(), b, k);
     });
+    if (s + 1 < stages()) pass_on(s, outputs_, s + 1, inputs_, k);
+  }
+
+  /// What the ranks of a stage made becomes what those of another have, by sequences where these
+  /// are not as many.
+  void pass_on(std::size_t from, std::map<Key, Block*>& made, std::size_t to,
+               std::map<Key, Block*>& taken, std::uint32_t k) {
+    const bool alike = ranks_of_stage(from) == ranks_of_stage(to);
+    const auto replicas = [&](std::size_t stage) {
+      return static_cast<std::int64_t>(ranks_of_stage(stage)) / plan_.division.tensor;
+    };
+    for (std::size_t place = 0; place < ranks_of_stage(to); ++place) {
+      Block*& block = taken[{number_of(to, place), k}];
+      if (alike) {
+        block = made.at({number_of(from, place), k});
+        continue;
+      }
+      const std::int64_t own = plan_.microbatch_size / replicas(to);
+      const std::int64_t others = plan_.microbatch_size / replicas(from);
+      const std::int64_t bytes = made.at({number_of(from, 0), k})->bytes / others;
+      block = device_.allocate(kComputeQueue, own * bytes);
+      const int rank = rank_at(plan_, device_of(to, k), static_cast<int>(place));
+      for (const auto& [peer, first, count] : message_parts(plan_, rank, device_of(from, k))) {
+        const int giver = place_of_rank(plan_, peer).place;
+        const std::int64_t begin =
+            own * (static_cast<std::int64_t>(place) / plan_.division.tensor) + first -
+            others * (giver / plan_.division.tensor);
+        const Block* there = made.at({number_of(from, static_cast<std::size_t>(giver)), k});
+        device_.math().copy(count * bytes, {there, begin * bytes}, {block, first * bytes});
+      }
+    }
+    for (std::size_t place = 0; place < ranks_of_stage(from); ++place) {
+      const auto gone = made.find({number_of(from, place), k});
+      if (!alike) release(gone->second);
+      made.erase(gone);
+    }
   }
 
   void backward_input(std::size_t s, std::uint32_t k) {
-    for (std::size_t place = 0; s > 0 && place < ranks_; ++place)
-      gradients_[{number_of(s - 1, place), k}] =
+    for (std::size_t place = 0; s > 0 && place < ranks_of_stage(s); ++place)
+      input_gradients_[{number_of(s, place), k}] =
           part(s, place).allocate(part(s, place).sizes().input_bytes);
     on_ranks(s, k, &StageSizes::backward_workspace_bytes, [&](ReferenceStage& own, StageBuffers b) {
       b.weights = own.for_backward(version(s, k, false));
       own.stage().backward_input(device_.math(), b, k);
     });
-    for (std::size_t place = 0; s + 1 < stages() && place < ranks_; ++place) {
+    if (s > 0) pass_on(s, input_gradients_, s - 1, gradients_, k);
+    for (std::size_t place = 0; s + 1 < stages() && place < ranks_of_stage(s); ++place) {
       release(gradients_.at({number_of(s, place), k}));
       gradients_.erase({number_of(s, place), k});
     }
@@ -511,15 +572,16 @@ struct SequentialRun::State {
       const std::uint32_t k = kHeldOut | i;
       for (std::size_t s = 0; s < stages(); ++s) forward(s, k);
       for (std::size_t s = 0; s < stages(); ++s) forget(s, k);
-      float loss = 0;
-      device_.download(&loss, {evaluation_}, 4);
-      sum += loss;
+      std::vector<float> losses(loss_parts());
+      device_.download(losses.data(), {evaluation_}, evaluation_->bytes);
+      sum +=
+          std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
     }
     return sum / count;
   }
 
   void forget(std::size_t s, std::uint32_t k) {
-    for (std::size_t place = 0; place < ranks_; ++place) {
+    for (std::size_t place = 0; place < ranks_of_stage(s); ++place) {
       const Key key{number_of(s, place), k};
       Activations& a = activations_.at(key);
       for (Block* block : {a.saved, a.saved_for_weight, a.kept}) release(block);
@@ -534,12 +596,9 @@ struct SequentialRun::State {
   template <class Work>
   void on_ranks(std::size_t s, std::uint32_t k, std::int64_t StageSizes::*workspace_bytes,
                 const Work& work) {
-    for (std::size_t place = 0; place < ranks_; ++place)
+    for (std::size_t place = 0; place < ranks_of_stage(s); ++place)
       workspaces_.push_back(part(s, place).allocate(part(s, place).sizes().*workspace_bytes));
-    const std::uint32_t known = (k & kHeldOut) != 0 ? 0 : k;
-    const int device_number =
-        plan_.program.placement.device_of(static_cast<std::uint32_t>(s), known);
-    RanksInTurn(plan_, device_, device_number).run([&](int place, const auto& exchange) {
+    RanksInTurn(plan_, device_, device_of(s, k)).run([&](int place, const auto& exchange) {
       StageBuffers b = buffers(s, static_cast<std::size_t>(place), k);
       b.exchange = exchange;
       work(part(s, static_cast<std::size_t>(place)), std::move(b));
@@ -560,7 +619,7 @@ struct SequentialRun::State {
 
   const RunPlan& plan_;
   Device& device_;
-  std::size_t ranks_;  // that share a stage
+  std::vector<std::size_t> first_;  // by stage: number of its first part
   std::vector<Orders> orders_;
   // Of lone updates:
   std::vector<std::uint32_t> number_, still_used_;
@@ -568,7 +627,8 @@ struct SequentialRun::State {
   std::vector<std::unique_ptr<ReferenceStage>> parts_;  // [stage][rank that shares it]
   std::vector<PositionSum> sums_;
   std::map<Key, Activations> activations_;
-  std::map<Key, Block*> inputs_;     // of F: what the stage before made
+  std::map<Key, Block*> outputs_, input_gradients_;  // on their way to the next stage
+  std::map<Key, Block*> inputs_;                     // of F: what the stage before made
   std::map<Key, Block*> gradients_;  // of a stage's output: what the stage after made
   std::vector<Block*> workspaces_;   // of the ranks that compute
   Block *losses_ = nullptr, *evaluation_ = nullptr;
@@ -590,19 +650,20 @@ std::uint32_t SequentialRun::updates() const {
 }
 
 double SequentialRun::loss(std::uint32_t update) const {
+  const std::vector<float> all = losses();
   const std::vector<std::uint32_t> microbatches = state_->microbatches_of(update);
   double sum = 0;
-  for (const std::uint32_t k : microbatches) {
-    float loss = 0;
-    state_->device_.download(&loss, {state_->losses_, std::int64_t{k} * 4}, 4);
-    sum += loss;
-  }
+  for (const std::uint32_t k : microbatches) sum += all[k];
   return sum / static_cast<double>(microbatches.size());
 }
 
 std::vector<float> SequentialRun::losses() const {
-  std::vector<float> losses(state_->plan_.program.microbatches());
-  state_->device_.download(losses.data(), {state_->losses_}, state_->losses_->bytes);
+  const std::size_t count = state_->plan_.program.microbatches(), parts = state_->loss_parts();
+  std::vector<float> of_parts(count * parts);
+  state_->device_.download(of_parts.data(), {state_->losses_}, state_->losses_->bytes);
+  std::vector<float> losses(count);
+  for (std::size_t i = 0; i < of_parts.size(); ++i)
+    losses[i % count] += of_parts[i] / static_cast<float>(parts);
   return losses;
 }
 

@@ -428,7 +428,7 @@ PENSTOCK_HD void generate_tokens_each(const Team& team, const TokenSource& sourc
                                       std::int32_t* tokens, std::int32_t* targets) {
   const std::int64_t n = source.sequences * source.seq_length;
   for (std::int64_t i = team.rank(); i < n; i += team.size()) {
-    const std::int64_t sequence = i / source.seq_length;
+    const std::int64_t sequence = source.first_sequence + i / source.seq_length;
     const std::int64_t position = i % source.seq_length;
     if (tokens) tokens[i] = within(source, token(source, sequence, position));
     if (targets) targets[i] = within(source, token(source, sequence, position + 1));

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 
 namespace penstock {
@@ -245,6 +246,7 @@ class LocalRun {
 
   void record_device(const DeviceExecutor& e, RecordedRun& run) const {
     record_memory(e, run);
+    if (e.place() % plan_.division.tensor == 0) record_losses(e, run);
     if (e.place() > 0) return;  // the ranks of a device run the same ops
     const OpLists& ops = plan_.program.ops;
     const std::uint32_t first = ops.begin(e.device());
@@ -263,6 +265,9 @@ class LocalRun {
       }
       run.ops.push_back(recorded);
     }
+  }
+
+  void record_losses(const DeviceExecutor& e, RecordedRun& run) const {
     const auto losses = control_.stopped() ? std::vector<float>{} : e.losses();
     const Placement& placement = plan_.program.placement;
     const auto last = static_cast<std::uint32_t>(placement.stages()) - 1;
@@ -310,8 +315,16 @@ void append(RecordedRun& to, RecordedRun part) {
   to.losses.insert(to.losses.end(), part.losses.begin(), part.losses.end());
 }
 
-/// Of mirrored devices, each has the losses of half the microbatches.
-void sort_losses(RecordedRun& run) { std::ranges::sort(run.losses, {}, &RecordedLoss::microbatch); }
+/// Of mirrored devices, each has the losses of half the microbatches. Of replicas that divide them
+/// each has that of its part: the mean is that of the whole.
+void sort_losses(RecordedRun& run) {
+  std::map<std::uint32_t, std::vector<double>> parts;
+  for (const RecordedLoss& l : run.losses) parts[l.microbatch].push_back(l.loss);
+  run.losses.clear();
+  for (const auto& [microbatch, losses] : parts)
+    run.losses.push_back({microbatch, std::accumulate(losses.begin(), losses.end(), 0.0) /
+                                          static_cast<double>(losses.size())});
+}
 
 /// Of the ranks of a device, the one counts that holds most.
 void keep_largest_memory(RecordedRun& run) {
@@ -383,12 +396,14 @@ std::optional<std::string> digest_of_run(const std::vector<std::string>& digests
 bool weights_equal(const RunPlan& plan, const ReferenceResult& reference,
                    const std::vector<std::string>& digests) {
   StageDigests measured = by_stage(digests);
-  const auto ranks = static_cast<std::size_t>(ranks_of_device(plan));
-  for (std::size_t s = 0; s < reference.weights.size(); ++s) {
-    const std::string right = digest(reference.weights[s]);
-    const auto is_right = [&](const std::string& hash) { return hash == right; };
-    const auto& here = measured[{s / ranks, static_cast<int>(s % ranks)}];
-    if (here.empty() || !std::ranges::all_of(here, is_right)) return false;
+  std::size_t part = 0;
+  for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(plan.program.placement.stages()); ++s) {
+    for (int p = 0; p < ranks_of_device(plan, plan.program.placement.device_of(s, 0)); ++p) {
+      const std::string right = digest(reference.weights[part++]);
+      const auto is_right = [&](const std::string& hash) { return hash == right; };
+      const auto& here = measured[{s, p}];
+      if (here.empty() || !std::ranges::all_of(here, is_right)) return false;
+    }
   }
   return true;
 }

@@ -46,10 +46,36 @@ double exchange_s(const RunPlan& plan, int device, std::uint32_t g) {
   return own_s(op) + (op.has(Op::paired) ? own_s(plan.program.ops[g + 1]) : 0);
 }
 
-std::vector<int> ranks_at(const RunPlan& plan, int device) {
-  std::vector<int> ranks(static_cast<std::size_t>(ranks_of_device(plan)));
-  std::iota(ranks.begin(), ranks.end(), rank_at(plan, device, 0));
-  return ranks;
+int rank_at(const RunPlan& plan, int device, int place) {
+  if (plan.division.replicas.empty()) return device * plan.division.tensor + place;
+  int first = 0;
+  for (int d = 0; d < device; ++d) first += ranks_of_device(plan, d);
+  return first + place;
+}
+
+RankPlace place_of_rank(const RunPlan& plan, int rank) {
+  const int tensor = plan.division.tensor;
+  if (plan.division.replicas.empty()) return {rank / tensor, rank % tensor};
+  int device = 0;
+  for (; rank >= ranks_of_device(plan, device); ++device) rank -= ranks_of_device(plan, device);
+  return {device, rank};
+}
+
+std::vector<MessagePart> message_parts(const RunPlan& plan, int rank, int other_device) {
+  const auto [device, place] = place_of_rank(plan, rank);
+  const int tensor = plan.division.tensor;
+  const std::int64_t own = plan.microbatch_size / replicas_of_device(plan, device);
+  const std::int64_t others = plan.microbatch_size / replicas_of_device(plan, other_device);
+  const std::int64_t begin = own * (place / tensor), end = begin + own;
+  std::vector<MessagePart> parts;
+  for (int r = 0; r < replicas_of_device(plan, other_device); ++r) {
+    const std::int64_t first = std::max(begin, others * r);
+    const std::int64_t last = std::min(end, others * (r + 1));
+    if (first < last)
+      parts.push_back(
+          {rank_at(plan, other_device, r * tensor + place % tensor), first - begin, last - first});
+  }
+  return parts;
 }
 
 std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position) {
@@ -131,16 +157,22 @@ std::vector<CollectiveStep> steps_of(const RunPlan& plan, const std::vector<int>
 }  // namespace
 
 std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
-                                            std::int64_t elements, int place) {
+                                            std::int64_t elements, int tensor_rank) {
   std::vector<int> ranks;
-  for (const int d : devices) ranks.push_back(rank_at(plan, d, place));
+  for (const int d : devices) {
+    for (int r = 0; r < replicas_of_device(plan, d); ++r)
+      ranks.push_back(rank_at(plan, d, r * plan.division.tensor + tensor_rank));
+  }
   return steps_of(plan, ranks, Collective::all_reduce, plan.reduction.algorithm, elements, false);
 }
 
-std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int device, Collective what,
+std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int rank, Collective what,
                                            std::int64_t elements) {
+  const int tensor = plan.division.tensor;
+  std::vector<int> ranks(static_cast<std::size_t>(tensor));
+  std::iota(ranks.begin(), ranks.end(), rank - place_of_rank(plan, rank).place % tensor);
   // One ring, where ranks end with a part of the rows each: part k with the k-th one.
-  return steps_of(plan, ranks_at(plan, device), what, ReductionAlgorithm::ring, elements,
+  return steps_of(plan, ranks, what, ReductionAlgorithm::ring, elements,
                   what != Collective::all_reduce);
 }
 
@@ -153,11 +185,18 @@ std::uint32_t microbatches_of_update(const Program& program, std::uint32_t stage
   return program.per_update(stage) * program.placement.width_of(stage);
 }
 
+std::uint32_t means_of_update(const RunPlan& plan, std::uint32_t stage) {
+  const Placement& placement = plan.program.placement;
+  const auto last = static_cast<std::uint32_t>(placement.stages()) - 1;
+  const int replicas = replicas_of_device(plan, placement.device_of(last, 0));
+  return microbatches_of_update(plan.program, stage) * static_cast<std::uint32_t>(replicas);
+}
+
 bool reduces_beside(const RunPlan& plan, std::uint32_t stage) {
   const Program& program = plan.program;
   const Placement& placement = program.placement;
   if (!program.detached_reductions || program.asynchronous) return false;
-  return placement.width_of(stage) > 1 || placement.mirrored();
+  return placement.width_of(stage) > 1 || placement.mirrored() || program.reduces_within;
 }
 
 std::vector<int> adders_of(const RunPlan& plan, int device) {
@@ -216,10 +255,13 @@ RunPlan with_update_channels(RunPlan plan) {
   if (plan.program.step_sync == StepSync::post_validation) add_norm_channels(plan);
   const std::vector<Channel> between_devices = std::exchange(plan.channels, {});
   for (const Channel& channel : between_devices) {
-    for (int place = 0; place < ranks_of_device(plan); ++place) {
-      Channel& own = plan.channels.emplace_back(channel);
-      own.source = rank_at(plan, channel.source, place);
-      own.destination = rank_at(plan, channel.destination, place);
+    for (int place = 0; place < ranks_of_device(plan, channel.source); ++place) {
+      const int rank = rank_at(plan, channel.source, place);
+      for (const MessagePart& part : message_parts(plan, rank, channel.destination)) {
+        Channel& own = plan.channels.emplace_back(channel);
+        own.source = rank;
+        own.destination = part.peer;
+      }
     }
   }
   std::set<std::pair<int, int>> pairs;
@@ -228,10 +270,12 @@ RunPlan with_update_channels(RunPlan plan) {
       if (step.kind == CollectiveStep::Kind::send) pairs.insert({step.gpu, step.peer});
   };
   for (int d = 0; d < plan.program.placement.devices(); ++d) {
-    for (int place = 0; place < ranks_of_device(plan); ++place)
-      add_steps(reduction_steps(plan, adders_of(plan, d), 1, place));
-    for (const Collective what : {Collective::all_reduce, Collective::all_gather})
-      add_steps(exchange_steps(plan, d, what, 1));
+    for (int t = 0; t < plan.division.tensor; ++t)
+      add_steps(reduction_steps(plan, adders_of(plan, d), 1, t));
+    for (int r = 0; r < replicas_of_device(plan, d); ++r) {
+      for (const Collective what : {Collective::all_reduce, Collective::all_gather})
+        add_steps(exchange_steps(plan, rank_at(plan, d, r * plan.division.tensor), what, 1));
+    }
   }
   for (const auto& [source, destination] : pairs) add_gradient_channel(plan, source, destination);
   return plan;

@@ -21,6 +21,9 @@ namespace penstock {
 struct Division {
   int tensor = 1;         ///< ranks that divide every layer (Megatron's tensor parallelism)
   bool sequence = false;  ///< they divide norms and messages, too (sequence parallelism)
+  /// By position: replicas that divide every microbatch instead of taking turns (DAPPLE's), each of
+  /// them so many tensor ranks; empty: one.
+  std::vector<int> replicas = {};
 };
 
 /// Seconds that ops of a stage on a device take longer for what its ranks exchange inside of them.
@@ -115,24 +118,47 @@ double duration_s(const RunPlan& plan, std::uint32_t g);
 /// Seconds that it lasts longer on a device for what ranks exchange inside of it.
 double exchange_s(const RunPlan& plan, int device, std::uint32_t g);
 
-/// Ranks of a device, of the whole run, and of a device the one at a place among its ranks.
-inline int ranks_of_device(const RunPlan& plan) { return plan.division.tensor; }
+/// Replicas that are one device and divide its microbatches.
+inline int replicas_of_device(const RunPlan& plan, int device) {
+  const std::vector<int>& replicas = plan.division.replicas;
+  return replicas.empty() ? 1 : replicas[plan.program.placement.position_of(device)];
+}
+inline int ranks_of_device(const RunPlan& plan, int device) {
+  return plan.division.tensor * replicas_of_device(plan, device);
+}
+/// A rank's device, and its place among the ranks of that: the tensor ranks of a replica stand
+/// together.
+struct RankPlace {
+  int device, place;
+};
+RankPlace place_of_rank(const RunPlan& plan, int rank);
+int rank_at(const RunPlan& plan, int device, int place);
+/// Ranks of the whole run.
 inline int ranks_of(const RunPlan& plan) {
-  return plan.program.placement.devices() * ranks_of_device(plan);
+  return rank_at(plan, plan.program.placement.devices(), 0);
 }
-inline int rank_at(const RunPlan& plan, int device, int place) {
-  return device * ranks_of_device(plan) + place;
+/// Is a device of the Program one rank?
+inline bool one_rank_each(const RunPlan& plan) {
+  return ranks_of(plan) == plan.program.placement.devices();
 }
-inline int device_of_rank(const RunPlan& plan, int rank) { return rank / ranks_of_device(plan); }
-inline int place_of_rank(const RunPlan& plan, int rank) { return rank % ranks_of_device(plan); }
-/// Returns the ranks of a device.
-std::vector<int> ranks_at(const RunPlan& plan, int device);
+
+/// A part of a message of a device: `count` of its sequences from `first` on, and the rank at the
+/// other end that has them, too.
+struct MessagePart {
+  int peer;
+  std::int64_t first, count;
+};
+/// Returns the parts in which a rank exchanges its sequences of a microbatch with another device.
+std::vector<MessagePart> message_parts(const RunPlan& plan, int rank, int other_device);
 
 /// The stages whose weights a device holds.
 std::vector<std::uint32_t> stages_on(const RunPlan& plan, int device);
 
 /// Returns the microbatches whose gradients make an update of a stage, over all its replicas.
 std::uint32_t microbatches_of_update(const Program& program, std::uint32_t stage);
+/// Returns the means whose gradients are added for an update: losses are those of the parts of a
+/// microbatch that the replicas of the last stage have.
+std::uint32_t means_of_update(const RunPlan& plan, std::uint32_t stage);
 
 /// Is the gradient of a stage reduced beside the next batch?
 bool reduces_beside(const RunPlan& plan, std::uint32_t stage);
@@ -154,13 +180,13 @@ std::vector<GradientRange> ranges_of(
 /// Returns the parts of a position's reduction; one where the plan has none.
 std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position);
 
-/// Returns the steps, of ranks, by which the gradients of these are reduced: those at one place of
-/// each of these devices.
+/// Returns the steps, of ranks, by which the gradients of these are reduced: of all replicas of
+/// these devices, the tensor rank of this number.
 std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
-                                            std::int64_t elements, int place = 0);
-/// Returns the steps, of ranks, by which those of a device exchange inside of an op: round a ring,
-/// as is predicted.
-std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int device, Collective what,
+                                            std::int64_t elements, int tensor_rank = 0);
+/// Returns the steps by which the tensor ranks of a rank's replica exchange inside of an op: round
+/// a ring, as is predicted.
+std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int rank, Collective what,
                                            std::int64_t elements);
 
 /// The plan with the channels between ranks: of its messages, of what ranks of a device exchange,

@@ -253,6 +253,7 @@ void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
 void each_field(Like<Division> auto& d, auto&& visit) {
   visit("tensor", d.tensor, {1, 1 << 16});
   visit("sequence", d.sequence);
+  visit("replicas", d.replicas);
 }
 
 void each_field(Like<ExchangeSeconds> auto& e, auto&& visit) {
@@ -385,6 +386,16 @@ void check_division(const RunPlan& plan, const auto& expect) {
          "division.tensor must divide the heads and ffn_hidden_size of a transformer");
   expect(!d.sequence || (d.tensor > 1 && m.seq_length % d.tensor == 0),
          "division.sequence needs a division.tensor that divides seq_length");
+  const auto fit = [&](int r) { return r >= 1 && plan.microbatch_size % r == 0; };
+  expect(
+      d.replicas.empty() || (plan.compute == Compute::transformer &&
+                             d.replicas.size() == plan.program.placement.widths().size() &&
+                             plan.program.reduces_within && std::ranges::all_of(d.replicas, fit)),
+      "division.replicas must have a divisor of microbatch_size for each position of a "
+      "transformer whose devices reduce their own gradients");
+  const double most = d.replicas.empty() ? 1 : std::ranges::max(d.replicas);
+  expect(most * d.tensor * plan.program.placement.devices() <= 16e6,
+         "a run of more than 16,000,000 ranks is too large");
   const auto known = [&](const ExchangeSeconds& e) {
     return e.device < plan.program.placement.devices() &&
            e.stage < static_cast<std::uint32_t>(plan.program.placement.stages());
@@ -426,8 +437,9 @@ Findings wrong_sizes(const RunPlan& plan) {
   expect(!mirrored || p.placement.mirrored_batch() == p.microbatches_per_update,
          "mirrored_batch is not microbatches_per_update");
   check_lone_updates(plan, expect);
+  const std::size_t before = wrong.size();
   check_division(plan, expect);
-  check_reduction(plan, expect);
+  if (wrong.size() == before) check_reduction(plan, expect);
   expect(p.microbatches_per_update > 0 && p.batches > 0,
          "microbatches_per_update and batches must be 1 or more");
   return wrong;

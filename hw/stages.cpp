@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace penstock {
@@ -28,12 +30,16 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
     return std::make_unique<StandInStage>(static_cast<int>(stage), stages, element_bytes,
                                           plan.training.seed);
   const auto before = plan.layers.begin() + stage;
-  const TransformerPart part{std::accumulate(plan.layers.begin(), before, 0),
-                             *before,
-                             first,
-                             last,
-                             {plan.division.tensor, place, plan.division.sequence}};
-  return std::make_unique<TransformerStage>(plan.model, part, plan.microbatch_size,
+  const int replicas = replicas_of_device(plan, plan.program.placement.device_of(stage, 0));
+  const std::int64_t sequences = plan.microbatch_size / replicas;
+  const TransformerPart part{
+      std::accumulate(plan.layers.begin(), before, 0),
+      *before,
+      first,
+      last,
+      {plan.division.tensor, place % plan.division.tensor, plan.division.sequence},
+      sequences * (place / plan.division.tensor)};
+  return std::make_unique<TransformerStage>(plan.model, part, sequences,
                                             stored ? Recomputation() : plan.recompute.at(stage),
                                             element_bytes, plan.training, plan.text);
 }
@@ -49,6 +55,14 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
                                   fmt::join(names_of(r.parts), ", ")));
   }
   if (const std::string data = why_no_data(plan); !data.empty()) why.push_back(data);
+  const std::vector<int>& replicas = plan.division.replicas;
+  const bool alike =
+      std::ranges::adjacent_find(replicas, std::ranges::not_equal_to()) == replicas.end();
+  if (!alike && (plan.division.sequence || plan.program.whole_backward ||
+                 plan.program.step_sync == StepSync::post_validation))
+    why.emplace_back(
+        "unlike numbers of replicas that split microbatches are executed without "
+        "sequence_parallel, post-validation and backwards of several microbatches");
   if (plan.division.tensor > 1) {
     if (plan.optimizer.kind == OptimizerSpec::Kind::muon)
       why.emplace_back("Muon needs whole matrices, and each tensor rank has a part of them");
@@ -98,9 +112,10 @@ std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t sta
 
 std::int64_t bytes_needed(const RunPlan& plan, int rank, int element_bytes) {
   std::int64_t bytes = 0;
-  const int device = device_of_rank(plan, rank), place = place_of_rank(plan, rank);
+  const auto [device, place] = place_of_rank(plan, rank);
   const bool blends = plan.program.versions.backward != VersionRule::Backward::plain;
-  const auto adders = static_cast<std::int64_t>(adders_of(plan, device).size());
+  const auto adders =
+      static_cast<std::int64_t>(adders_of(plan, device).size()) * replicas_of_device(plan, device);
   for (const std::uint32_t s : stages_on(plan, device)) {
     const StageBytes a = bytes_of(plan, s, element_bytes, false, place);
     const StageBytes stored = bytes_of(plan, s, element_bytes, true, place);

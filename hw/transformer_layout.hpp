@@ -55,6 +55,7 @@ struct TransformerPart {
   bool first = false;  ///< with the embedding
   bool last = false;   ///< with the final norm, the LM head and the loss
   TensorRank tensor = {};
+  std::int64_t first_sequence = 0;  ///< of a microbatch that replicas divide
 };
 
 /// Which part of a matrix a rank has: of each of `blocks` blocks of rows the same part.

@@ -451,6 +451,7 @@ void TransformerStage::initialize(std::span<float> weights) const {
 
 TokenSource TransformerStage::tokens(std::uint32_t microbatch) const {
   TokenSource source = token_source(training_, text_.get(), spec_, microbatch_size_, microbatch);
+  source.first_sequence = part_.first_sequence;
   if (part_.tensor.degree == 1) return source;
   source.first = part_.tensor.begin(spec_.vocab_size);
   source.count = part_.tensor.part(spec_.vocab_size);

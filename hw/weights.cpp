@@ -82,7 +82,7 @@ void WeightStore::step(std::int64_t position) {
                     .master_out = apart ? Tensor{master_} : Tensor{next.block},
                     .working_out = apart ? Tensor{next.block} : Tensor{},
                     .gradient = summed()},
-                   made_, microbatches_of_update(plan_.program, number_));
+                   made_, means_of_update(plan_, number_));
   backward_.after_step({next.block});
 }
 

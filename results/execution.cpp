@@ -21,10 +21,10 @@ void require_executable(const Scenario& scenario, bool perturbed, bool real) {
                      "the executor sends whole messages between tensor ranks; use --set "
                      "pipeline.transfers_divided=false, or --compute stand-in");
   }
-  if (scenario.mesh.divided) {
+  if (scenario.tensor_overlap) {
     throw InputError(scenario.origin,
-                     "the executor gives each stage to one device, not to replicas that split its "
-                     "microbatches; use --set pipeline.width=1");
+                     "the executor exchanges between products, not beside them; use --set "
+                     "pipeline.tensor_overlap=false");
   }
   if (std::ranges::any_of(scenario.recompute.values(),
                           [](const Recomputation& r) { return r.offload > 0; })) {

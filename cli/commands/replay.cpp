@@ -182,10 +182,10 @@ int run_replay(const Arguments& arguments) {
   const bool logical = arguments.value("clock", "wall") == "virtual";
   if (logical) require_exact(s);
   ComputeChoice compute = compute_of(arguments);
-  // Logical durations are stated, so what computes may be small; one stand-in would do for all
-  // tensor ranks of a device, though.
-  if (logical && scenario.mesh.size(Axis::tensor) == 1 && compute == ComputeChoice::automatic)
-    compute = ComputeChoice::stand_in;
+  // Logical durations are stated, so what computes may be small; one stand-in would do for all GPUs
+  // of a device, though.
+  const bool shared = scenario.mesh.size(Axis::tensor) > 1 || scenario.mesh.divided;
+  if (logical && !shared && compute == ComputeChoice::automatic) compute = ComputeChoice::stand_in;
   RunPlan plan = run_plan_of(s, compute);
   plan.origin = scenario.origin;
   if (arguments.value("backend", "host") == "host") require_memory(s, plan);

@@ -157,7 +157,7 @@ class HostBackend : public Backend {
     const Channel& channel = request_.plan.channels[c];
     if (!here(channel.source) && !here(channel.destination)) return;
     const LinkSettings link = settings_of(channel);
-    const char* who = ranks_of_device(request_.plan) > 1 ? "rank" : "device";
+    const char* who = one_rank_each(request_.plan) ? "device" : "rank";
     const WireSettings wire{channel_name(channel, who), link.receive_ahead,
                             link.transfers() == Transfers::coupled};
     std::unique_ptr<WireSender> sender;

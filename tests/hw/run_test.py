@@ -380,6 +380,7 @@ class VirtualClock(Case):
                 for result in (simulated, executed):
                     result.pop("engine")
                     result.pop("what_would_help")  # are simulated
+                    result.pop("expected_error", None)  # of predictions
                     result.pop("what_to_change")
                     for link in result["links"]:
                         link.pop("peak_flows")  # of the network model

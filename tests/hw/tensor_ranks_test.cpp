@@ -95,6 +95,88 @@ std::vector<std::vector<float>> trained(const RunPlan& plan) {
   return whole;
 }
 
+/// A plan whose devices are so many replicas that split every microbatch, by position.
+RunPlan split(const char* name, const std::vector<int>& replicas, int tensor, std::uint32_t m = 3) {
+  RigSpec spec{name, shape_of(name, static_cast<std::uint32_t>(replicas.size()), m, 2)};
+  spec.reduces_within = true;
+  RunPlan plan = plan_of(spec);
+  divide(plan, {tensor, false}, Recompute::none);
+  plan.microbatch_size = 4;
+  plan.division.replicas = replicas;
+  return plan;
+}
+
+TEST(SplitReplicas, EndWithTheWeightsOfASequentialRun) {
+  const std::vector<std::vector<int>> all{{2, 2}, {2, 1}, {1, 4}, {4, 2, 1}, {1, 2, 4}};
+  for (const char* name : {"1f1b", "dapple-pb", "gpipe", "pipedream-2bw", "zb-h1"}) {
+    for (const std::vector<int>& replicas : all) {
+      for (const int tensor : {1, 2}) {
+        RunPlan plan = split(name, replicas, tensor);
+        ASSERT_TRUE(why_not_executable(plan).empty());
+        const RecordedRun run = run_alone(plan, unpaced());
+        ASSERT_TRUE(run.complete) << run.stopped_because;
+        EXPECT_EQ(run.weights_equal, true) << name << " " << replicas[0] << replicas[1] << tensor;
+        if (tensor == 2) continue;
+        divide_reduction(plan, 3);
+        EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << name << ", in buckets";
+      }
+    }
+  }
+}
+
+TEST(SplitReplicas, ComputeWhatOneReplicaDoes) {
+  for (const std::vector<int>& replicas : {std::vector<int>{2, 2}, {4, 1}, {1, 2}}) {
+    RunPlan plan = split("1f1b", replicas, 1);
+    plan.optimizer.kind = OptimizerSpec::Kind::sgd;
+    plan.optimizer.learning_rate = 0.1;
+    const RecordedRun parts = run_alone(plan, unpaced());
+    plan.division.replicas.clear();
+    const RecordedRun whole = run_alone(plan, unpaced());
+    ASSERT_EQ(parts.losses.size(), whole.losses.size());
+    for (std::size_t k = 0; k < whole.losses.size(); ++k)
+      EXPECT_NEAR(parts.losses[k].loss, whole.losses[k].loss, 1e-5);
+    EXPECT_GT(std::abs(whole.losses.back().loss - whole.losses.front().loss), 1e-3);
+  }
+}
+
+TEST(SplitReplicas, ThatLoseAGradientAreNoticed) {
+  const RunPlan plan = split("1f1b", {2, 2}, 1, 4);
+  RunOptions options = unpaced();
+  const auto lose = wrong_at(1, losing([](std::uint32_t k) { return k == 5; }));
+  options.make_stage = [&](const RunPlan& p, std::uint32_t stage, int bytes, bool stored,
+                           int place) {
+    return place == 1 ? lose(p, stage, bytes, stored, place)
+                      : make_stage(p, stage, bytes, stored, place);
+  };
+  EXPECT_EQ(run_alone(plan, options).weights_equal, false);
+}
+
+TEST(SplitReplicas, OnAVirtualClockTakeTheTimesOfTheSimulator) {
+  for (const Transfers transfers :
+       {Transfers::overlapped, Transfers::free, Transfers::coupled, Transfers::blocking}) {
+    RigSpec spec{"1f1b", {3, 4, 2}};
+    spec.reduces_within = true;
+    spec.transfers = transfers;
+    spec.costs.assign(3, unit_costs());
+    for (StageCosts& c : spec.costs) c.reduce_grad_s = 0.75;
+    spec.link = {.latency_s = 0.17, .bytes_per_s = 3000};
+    const Rig rig(spec);
+    const Timeline simulated = simulate_exact(rig.input());
+    RunPlan plan = plan_of(spec);
+    divide(plan, {1, false}, Recompute::none);
+    plan.microbatch_size = 4;
+    plan.division.replicas = {4, 2, 1};
+    const RecordedRun run = run_alone(plan, virtual_clock());
+    EXPECT_EQ(run.weights_equal, true);
+    const RecordedTimeline executed = to_timeline(rig.program.ops, rig.table, run);
+    ASSERT_TRUE(executed.missing.empty());
+    for (std::uint32_t g = 0; g < rig.program.ops.size(); ++g) {
+      EXPECT_EQ(executed.timeline.op(g).start_s, simulated.op(g).start_s) << to_string(transfers);
+      EXPECT_EQ(executed.timeline.op(g).end_s, simulated.op(g).end_s) << to_string(transfers);
+    }
+  }
+}
+
 /// Sums are added in another order, so weights differ in their last places: SGD's steps of a tenth
 /// move them by 1e-3 and more, and an error of 1 % of that would be ten times the tolerance.
 TEST(TensorRanks, TogetherAreTheModelOfOneRank) {
