@@ -208,6 +208,9 @@ std::string summaries_text(const Json& report) {
   for (const auto& [depth, summary] : report["time_by_pp"].items())
     add_summary(table, fmt::format("  pipeline depth {}", depth), summary);
   add_summary(table, "  depth > 1", report["time_of_pipelines"]);
+  if (report["time_by_pp"].empty())
+    for (const auto& [name, summary] : report["time_by_class"].items())
+      add_summary(table, "  " + name, summary);
   if (predicted) add_summary(table, "rows fitted on", report["time_calibrated"]);
   add_summary(table, "memory, predicted rows", report["memory"]);
   add_summary(table, "memory, rows fitted on", report["memory_calibrated"]);
@@ -226,11 +229,13 @@ std::string parameters_text(const Json& report) {
   return "\n" + table.render();
 }
 
-bool far_off(const Json& row) {
-  return std::ranges::any_of(std::array{"error", "memory_error"}, [&](const char* key) {
-    return !row[key].is_null() && std::abs(row[key].get<double>()) > kLargeError;
-  });
+/// The larger one of a row's errors, of its time and of its memory.
+double larger_error(const Json& row) {
+  return std::max(std::abs(number_in(row, "error").value_or(0)),
+                  std::abs(number_in(row, "memory_error").value_or(0)));
 }
+
+bool far_off(const Json& row) { return larger_error(row) > kLargeError; }
 
 using Align = TextTable::Align;
 
@@ -244,14 +249,29 @@ TextTable rows_table(bool with_memory) {
                     Align::right, Align::right, Align::left});
 }
 
+/// Of all rows, or of those that are far off the worst of them, in their order.
+std::vector<const Json*> shown_rows(const Json& rows, bool all_rows) {
+  constexpr std::ptrdiff_t kMostShown = 40;
+  std::vector<const Json*> shown;
+  for (const Json& row : rows)
+    if (all_rows || far_off(row)) shown.push_back(&row);
+  if (all_rows || std::ssize(shown) <= kMostShown) return shown;
+  const auto error = [](const Json* row) { return larger_error(*row); };
+  std::vector<const Json*> worst = shown;
+  std::ranges::nth_element(worst, worst.begin() + kMostShown, std::greater<>(), error);
+  const double least = error(worst[kMostShown]);
+  std::erase_if(shown, [&](const Json* row) { return error(row) <= least; });
+  return shown;
+}
+
 std::string rows_text(const Json& rows, bool all_rows) {
   const bool with_memory =
       std::ranges::any_of(rows, [](const Json& row) { return !row["measured_bytes"].is_null(); });
   TextTable table = rows_table(with_memory);
-  std::size_t shown = 0;
-  for (const Json& row : rows) {
-    if (!all_rows && !far_off(row)) continue;
-    ++shown;
+  const std::vector<const Json*> shown = shown_rows(rows, all_rows);
+  const auto far = std::ranges::count_if(rows, far_off);
+  for (const Json* shown_row : shown) {
+    const Json& row = *shown_row;
     std::vector<std::string> cells = {row["name"].get<std::string>(), time_text(row, "predicted_s"),
                                       time_text(row, "measured_s"),
                                       signed_percent_text(row["error"])};
@@ -262,10 +282,14 @@ std::string rows_text(const Json& rows, bool all_rows) {
     cells.emplace_back(row["calibrated"].get<bool>() ? "fitted on" : "");
     table.add_row(cells);
   }
-  if (shown == 0)
+  if (shown.empty())
     return fmt::format("\nno row is off by more than {}\n", format_percent(kLargeError));
   const std::string title =
-      all_rows ? "" : fmt::format("rows off by more than {}:\n", format_percent(kLargeError));
+      all_rows ? ""
+               : fmt::format("rows off by more than {}{}:\n", format_percent(kLargeError),
+                             far > std::ssize(shown)
+                                 ? fmt::format(", the worst {} of {}", shown.size(), far)
+                                 : "");
   return "\n" + title + table.render();
 }
 

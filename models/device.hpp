@@ -37,6 +37,9 @@ struct DeviceSpec {
   /// Shares of peak of large matrix products and of attention alone, where they were measured;
   /// 0: unknown, and a stack's own are used.
   double matrix_efficiency = 0, attention_efficiency = 0;
+  /// The file of measured times of kernels (models/kernels/kernel_times.hpp) by its name; of
+  /// another device these are assumed by its peaks; empty: none is near enough.
+  std::string kernels;
 
   /// Bytes a training job may use, or 0 when unknown:
   /// (memory - reserved) * (1 - slack) * (1 - headroom).

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenarios and shipped files, from their names.
+#include "base/folder.hpp"
 #include "base/say.hpp"
+#include "base/suggest.hpp"
 #include "scenarios/carry_over.hpp"
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"
@@ -188,6 +190,27 @@ DeviceSpec load_device(const std::string& name) {
   Cluster cluster = read_cluster(section, library, 1);
   diagnostics.throw_if_any();
   return cluster.device;
+}
+
+std::optional<KernelTimes> load_kernel_times(const DeviceSpec& device) {
+  if (device.kernels.empty()) return std::nullopt;
+  const std::filesystem::path folder =
+      std::filesystem::path(data_folder()) / "models/devices/kernels";
+  const std::string file = device.kernels + ".json";
+  const std::vector<std::string> known = names_in(folder.string());
+  if (std::ranges::find(known, file) == known.end())
+    throw InputError(device.name, fmt::format("there are no kernel times '{}' in {}{}", file,
+                                              folder.string(), did_you_mean(file, known)));
+  const std::string path = (folder / file).string();
+  Documents documents;
+  KernelTimes times = parse_kernel_times(documents.text(path), path);
+  if (times.device == device.name) return times;
+  double peak = 0;
+  for (const char* type : {"fp16", "bf16"})
+    if (const auto rate = device.peak_flops_per_s.find(type); rate != device.peak_flops_per_s.end())
+      peak = rate->second;
+  if (peak <= 0 || device.memory_bytes_per_s <= 0) return std::nullopt;
+  return assumed_times(std::move(times), peak, device.memory_bytes_per_s);
 }
 
 StackSpec load_stack(const std::string& name) {

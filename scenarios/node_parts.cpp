@@ -35,6 +35,7 @@ DeviceSpec read_device(const Section& device) {
   d.launch_s = device.number("launch").value_or(0);
   d.matrix_efficiency = device.number("matrix_efficiency").value_or(0);
   d.attention_efficiency = device.number("attention_efficiency").value_or(0);
+  d.kernels = device.text("kernels").value_or("");
   d.efficiency_assumed = device.choice("efficiency_source").value_or(0) == 1;
   const auto curve = device.list("efficiency").value_or(std::vector<double>{});
   for (std::size_t i = 0; i + 1 < curve.size(); i += 2)

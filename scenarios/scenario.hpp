@@ -3,6 +3,7 @@
 #pragma once
 
 #include "models/collectives.hpp"
+#include "models/kernels/kernel_times.hpp"
 #include "models/layer_profile.hpp"
 #include "models/perturbation.hpp"
 #include "models/pipedream_profile.hpp"
@@ -206,6 +207,9 @@ struct NearestModel {
 /// Returns what a file of Hugging Face's or Megatron's says. Throws InputError.
 NearestModel nearest_model(const std::string& path);
 DeviceSpec load_device(const std::string& name);
+/// What kernels take on this device, as measured or, of another device, as assumed; none where its
+/// file says none.
+std::optional<KernelTimes> load_kernel_times(const DeviceSpec& device);
 StackSpec load_stack(const std::string& name);
 Cluster load_cluster(const std::string& name);
 /// Or of a map such as "{base: dgx-h100, nodes: 4}"; errors say that it is from `origin`.

@@ -5,6 +5,7 @@
 #include "base/folder.hpp"
 #include "base/say.hpp"
 #include "traces/byte_sink.hpp"
+#include "validate/kernel_table.hpp"
 #include "validate/sailor.hpp"
 
 #include <fmt/format.h>
@@ -27,7 +28,8 @@ bool is_form_of_runs(const std::string& form) {
 
 bool maybe_measured(const fs::path& path) {
   const std::string name = path.filename().string();
-  return name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".csv");
+  return name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".csv") ||
+         name.ends_with(".csv.gz");
 }
 
 /// An object or a list: of whatever, folders hold other files, too.
@@ -41,6 +43,7 @@ bool looks_like_json(std::string_view text) {
 MeasuredFile named_file(const std::string& path, const std::string& form) {
   if (is_form_of_runs(form)) return {path, MeasuredFormat::runs};
   if (form == "sailor") return {path, MeasuredFormat::sailor};
+  if (form == "kernels") return {path, MeasuredFormat::kernels};
   if (form == "predicted") return {path, MeasuredFormat::predicted};
   const MeasuredFormat format = measured_format(path, read_file(path));
   if (format != MeasuredFormat::unknown) return {path, format};
@@ -94,7 +97,7 @@ std::vector<MeasuredFile> measured_files(const std::string& path, const std::str
         if (asked && format == MeasuredFormat::predicted) files.push_back({file, format});
       } else if (format != MeasuredFormat::unknown)
         files.push_back({file, format});
-      else if (!file.ends_with(".csv") && !looks_like_json(text))
+      else if (!file.ends_with(".csv") && !file.ends_with(".csv.gz") && !looks_like_json(text))
         throw InputError(file, "is named as JSON and is none: a broken recording?");
       else
         other.push_back(fs::relative(file, path).string());
@@ -121,6 +124,9 @@ std::vector<MeasuredReport> measured_reports(const std::vector<MeasuredFile>& fi
     if (file.format == MeasuredFormat::predicted)
       left_out.unless_refused(
           [&] { reports.push_back(parse_predicted_rows(read_file(file.path), file.path)); });
+    if (file.format == MeasuredFormat::kernels)
+      left_out.unless_refused(
+          [&] { reports.push_back(kernels_report(read_file(file.path), file.path)); });
     if (file.format == MeasuredFormat::runs)
       left_out.unless_refused([&] {
         const std::string text = read_file(file.path);

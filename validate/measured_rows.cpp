@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/numbers.hpp"
 #include "traces/recording.hpp"
+#include "validate/kernel_table.hpp"
 #include "validate/run_table.hpp"
 #include "validate/simumax.hpp"
 
@@ -86,18 +87,21 @@ std::optional<double> MeasuredRowResult::memory_error() const {
 MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice) {
   std::vector<double> time, memory, pipelines;
   std::map<int, std::vector<double>> by_depth;
+  std::map<std::string, std::vector<double>> by_class;
   for (const MeasuredRowResult& row : report.rows) {
     if (!chosen(row, choice)) continue;
     if (const auto e = row.memory_error()) memory.push_back(*e);
     const auto e = row.error();
     if (!e) continue;
     time.push_back(*e);
-    by_depth[row.pipeline_depth].push_back(*e);
+    if (row.pipeline_depth > 0) by_depth[row.pipeline_depth].push_back(*e);
+    if (!row.row_class.empty()) by_class[row.row_class].push_back(*e);
     if (row.pipeline_depth > 1) pipelines.push_back(*e);
   }
   MeasuredSummary out{
-      summarize_errors(time), summarize_errors(memory), {}, summarize_errors(pipelines)};
+      summarize_errors(time), summarize_errors(memory), {}, {}, summarize_errors(pipelines)};
   for (const auto& [depth, errors] : by_depth) out.time_by_depth[depth] = summarize_errors(errors);
+  for (const auto& [name, errors] : by_class) out.time_by_class[name] = summarize_errors(errors);
   return out;
 }
 
@@ -140,9 +144,10 @@ MeasuredReport parse_predicted_rows(const std::string& text, const std::string& 
 }
 
 MeasuredFormat measured_format(std::string_view path, std::string_view text) {
-  if (path.ends_with(".csv")) {
+  if (path.ends_with(".csv") || path.ends_with(".csv.gz")) {
     const auto columns = csv_cells(text.substr(0, text.find('\n')));
     if (is_run_table(columns)) return MeasuredFormat::runs;
+    if (is_kernel_table(columns)) return MeasuredFormat::kernels;
     return is_predicted_table(columns) ? MeasuredFormat::predicted : MeasuredFormat::unknown;
   }
   if (is_simumax(text)) return MeasuredFormat::runs;

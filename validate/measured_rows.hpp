@@ -21,7 +21,7 @@ namespace penstock {
 /// One configuration, measured and predicted. What was not measured is left out.
 struct MeasuredRowResult {
   std::string name;        ///< the configuration, and its line where rows have no name of their own
-  int pipeline_depth = 1;  ///< the error is counted under it in `time_by_pp`
+  int pipeline_depth = 1;  ///< the error is counted under it in `time_by_pp`; 0: it has none
   std::optional<double> measured_s, predicted_s;                ///< of an iteration
   std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< peak of the fullest device
   bool fitted = false;  ///< a parameter of the prediction was fitted on this row
@@ -68,7 +68,8 @@ enum class RowChoice { predicted, fitted, all };
 struct MeasuredSummary {
   ErrorSummary time, memory;
   std::map<int, ErrorSummary> time_by_depth;
-  ErrorSummary time_of_pipelines;  ///< rows of depth > 1
+  std::map<std::string, ErrorSummary> time_by_class;  ///< of rows that have one
+  ErrorSummary time_of_pipelines;                     ///< rows of depth > 1
 };
 MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice);
 
@@ -77,6 +78,7 @@ enum class MeasuredFormat {
   recording,  ///< of our own runs (traces/recording.hpp)
   sailor,     ///< JSON of Sailor: one configuration with times and memory
   runs,       ///< training runs, a scenario per row (validate/run_table.hpp)
+  kernels,    ///< kernels, a shape per row (validate/kernel_table.hpp)
   predicted,  ///< CSV of rows that somebody predicted (`parse_predicted_rows`)
   unknown
 };

@@ -268,7 +268,7 @@ ValidationSummary summarize(const std::vector<RowErrors>& rows) {
   for (const RowErrors& row : rows) {
     if (row.time) {
       time.push_back(*row.time);
-      by_depth[row.depth].push_back(*row.time);
+      if (row.depth > 0) by_depth[row.depth].push_back(*row.time);
     }
     if (row.memory) memory.push_back(*row.memory);
     if (row.own_ops) own_ops.push_back(*row.own_ops);

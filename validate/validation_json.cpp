@@ -80,6 +80,12 @@ Json by_depth_json(const MeasuredSummary& summary) {
   return out;
 }
 
+Json by_class_json(const MeasuredSummary& summary) {
+  Json out = Json::object();
+  for (const auto& [name, errors] : summary.time_by_class) out[name] = to_json(errors);
+  return out;
+}
+
 Json finish_json(const FinishSummary& s) {
   return {{"n", s.count()},
           {"finished", s.finished},
@@ -187,6 +193,7 @@ Json measured_report_json(const MeasuredReport& report) {
           {"parameters", parameters},
           {"time", to_json(s.time)},
           {"time_by_pp", by_depth_json(by_depth)},
+          {"time_by_class", by_class_json(by_depth)},
           {"time_of_pipelines", to_json(by_depth.time_of_pipelines)},
           {"time_calibrated", to_json(fitted.time)},
           {"memory", to_json(s.memory)},
