@@ -66,6 +66,10 @@ struct Shipped {
   }
 };
 
+std::filesystem::path kernels_folder() {
+  return std::filesystem::path(data_folder()) / "models/devices/kernels";
+}
+
 }  // namespace
 
 Scenario load_scenario(const std::string& path, const std::vector<Override>& overrides) {
@@ -192,18 +196,26 @@ DeviceSpec load_device(const std::string& name) {
   return cluster.device;
 }
 
+std::vector<std::string> kernel_files() {
+  std::vector<std::string> names;
+  for (const std::string& name : names_in(kernels_folder().string()))
+    if (name.ends_with(".json")) names.push_back(name.substr(0, name.size() - 5));
+  return names;
+}
+
+KernelTimes load_kernel_file(const std::string& name) {
+  const std::vector<std::string> known = kernel_files();
+  if (std::ranges::find(known, name) == known.end())
+    throw InputError(name, fmt::format("there are no kernel times of this name in {}{}",
+                                       kernels_folder().string(), did_you_mean(name, known)));
+  const std::string path = (kernels_folder() / (name + ".json")).string();
+  Documents documents;
+  return parse_kernel_times(documents.text(path), path);
+}
+
 std::optional<KernelTimes> load_kernel_times(const DeviceSpec& device) {
   if (device.kernels.empty()) return std::nullopt;
-  const std::filesystem::path folder =
-      std::filesystem::path(data_folder()) / "models/devices/kernels";
-  const std::string file = device.kernels + ".json";
-  const std::vector<std::string> known = names_in(folder.string());
-  if (std::ranges::find(known, file) == known.end())
-    throw InputError(device.name, fmt::format("there are no kernel times '{}' in {}{}", file,
-                                              folder.string(), did_you_mean(file, known)));
-  const std::string path = (folder / file).string();
-  Documents documents;
-  KernelTimes times = parse_kernel_times(documents.text(path), path);
+  KernelTimes times = load_kernel_file(device.kernels);
   if (times.device == device.name) return times;
   double peak = 0;
   for (const char* type : {"fp16", "bf16"})

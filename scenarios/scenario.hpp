@@ -207,8 +207,12 @@ struct NearestModel {
 /// Returns what a file of Hugging Face's or Megatron's says. Throws InputError.
 NearestModel nearest_model(const std::string& path);
 DeviceSpec load_device(const std::string& name);
-/// What kernels take on this device, as measured or, of another device, as assumed; none where its
-/// file says none.
+/// The names of the files of kernel times that are shipped.
+std::vector<std::string> kernel_files();
+/// Throws InputError where there is no such file.
+KernelTimes load_kernel_file(const std::string& name);
+/// What kernels take on this device, as measured or, of another device, as assumed; none where it
+/// names no file.
 std::optional<KernelTimes> load_kernel_times(const DeviceSpec& device);
 StackSpec load_stack(const std::string& name);
 Cluster load_cluster(const std::string& name);

@@ -101,6 +101,13 @@ SETS = [
      "folds": ["deepspeed-profiled", "link_latency,iteration_overhead,speed_spread"], "memory": "reserved", "parts": "15"},
 ]
 
+# Kernels: title, file under SHARED, mean error on a quarter of its shapes that a fit on the others had not seen (scripts/device_kernels
+# --check). The files of the devices are fitted on all of these rows.
+KERNELS = [("matrix products, 8 GPUs, bf16, fp8, fp8 by blocks, nvfp4", "data/kernels/gemm.csv.gz", "4.2 %"),
+           ("layers of experts, with routing and permutation", "data/kernels/grouped_gemm.csv.gz", "7.6 %"),
+           ("attention: causal, full and latent, bf16 and fp8", "data/kernels/attention.csv.gz", "4.7 %"),
+           ("NCCL collectives among 2, 4 and 8 GPUs of a node", "data/kernels/collectives.csv", "3.9 %")]
+
 # Kinds of runs whose errors are said with predictions like them (results/expected_error.hpp), the most particular first: title,
 # class, what they are called, stack, chip, GPUs from and to, tensor degrees from and to, and flags: all in pipelines, sequences
 # divided, layers measured, fitted on them, by a stack carried from another chip, or predicted with the neutral stack (of the baselines).
@@ -432,6 +439,7 @@ class Board:
         self.plots = {}     # rows by title, each with its class
         self.errors = {}    # of time and memory by (title, class)
         self.finished = {}  # by title
+        self.kernels = []
 
     def add_lines(self, title, known, rows, of=None):
         times, memory = errors_of(rows, "error"), errors_of(rows, "memory_error")
@@ -442,6 +450,10 @@ class Board:
             self.lines.append(f"| {shown} | {len(times)} | {known} | {figures(times)} |")
         if memory:
             self.memory.append(f"| {shown} | {len(memory)} | {figures(memory)} |")
+
+    def add_kernels(self, title, file, unseen):
+        errors = errors_of(validated(self.shared / file, "kernels")["rows"], "error")
+        self.kernels.append(f"| {title} | {len(errors)} | {unseen} | {figures(errors)} |")
 
     def add(self, one):
         path = ROOT / one["own"] if "own" in one else self.shared / one["file"]
@@ -542,6 +554,9 @@ class Board:
             "## Time of an iteration", "",
             "| data | rows | known to the model | mean | median | p90 | largest | bias |", "|---|--:|---|--:|--:|--:|--:|--:|",
             *self.lines, "", "## Peak memory", "", f"| data | {head}", "|---|--:|--:|--:|--:|--:|--:|", *self.memory, "",
+            "## Kernels", "", "Each as its device's file says, which was fitted on these rows ([how](validation.md#measured-kernels));",
+            "`unseen` is the mean error on a quarter of the shapes of a fit on the others.", "",
+            "| kernels | rows | unseen | mean | median | p90 | largest | bias |", "|---|--:|--:|--:|--:|--:|--:|--:|", *self.kernels, "",
             "## What was aimed at", "", "| rows | aim | here | | why, and what would decide it |", "|---|---|---|---|---|",
             *self.aims(), "", AFTER_AIMS,
             "## Baselines on the same rows", "", "Error of the time, mean / median. " + BASELINES, "",
@@ -563,6 +578,8 @@ def main():
     board = Board(pathlib.Path(sys.argv[1]))
     for one in SETS:
         board.add(one)
+    for one in KERNELS:
+        board.add_kernels(*one)
     folder = pathlib.Path(sys.argv[2])
     (folder / "scoreboard.md").write_text(board.markdown(), encoding="utf-8")
     if folder.resolve() == ROOT / "docs":

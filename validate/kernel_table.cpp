@@ -155,6 +155,9 @@ KernelRow collective_row(KernelCells& cells, const KernelTimes& times) {
 KernelRow stream_row(KernelCells& cells, const KernelTimes& times) {
   const std::string op = cells.text("op");
   const double bytes = cells.number("bytes");
+  if (std::ranges::find(times.collectives, op, &KernelPoints::op) != times.collectives.end())
+    throw NotPredicted{
+        fmt::format("'{}' is a collective, and there is no column 'ranks', its GPUs", op)};
   const double s = required(times.stream_s(op, bytes), fmt::format("'{}' on {}", op, times.device),
                             names_in_laws(times.streams, &KernelPoints::op));
   return {fmt::format("{} of {} bytes", op, bytes), op, s};
@@ -232,24 +235,13 @@ void require_columns(const CsvTable& csv, const KernelTable& table, const std::s
 /// Kernel times by the names of GPUs, each read once.
 class TimesByDevice {
  public:
-  /// Throws NotPredicted where none are known.
+  /// Returns those of the file of this name, or of the device. Throws NotPredicted where none are
+  /// known.
   const KernelTimes& of(const std::string& gpu) {
     const auto known = times_.find(gpu);
     if (known != times_.end()) return known->second;
-    const std::string name = gpu == "a100" ? "a100-80" : gpu;  // the one that was measured
-    const std::vector<std::string> devices = shipped_names("models/devices");
-    if (std::ranges::find(devices, name) == devices.end())
-      throw NotPredicted{
-          fmt::format("'{}' is no device that is known here{}", gpu, did_you_mean(name, devices))};
-    const DeviceSpec device = load_device(name);
-    auto times = load_kernel_times(device);
-    if (!times) throw NotPredicted{fmt::format("nothing is known of kernels on {}", device.name)};
-    if (times->device != device.name)
-      notes_.push_back(
-          fmt::format("kernels of {} are assumed as those of {}, by the ratio of the "
-                      "peaks",
-                      device.name, times->device));
-    return times_.emplace(gpu, *std::move(times)).first->second;
+    const bool file = std::ranges::find(files_, gpu) != files_.end();
+    return times_.emplace(gpu, file ? load_kernel_file(gpu) : of_device(gpu)).first->second;
   }
   const std::vector<std::string>& notes() const { return notes_; }
 
@@ -268,6 +260,23 @@ class TimesByDevice {
   }
 
  private:
+  KernelTimes of_device(const std::string& gpu) {
+    const std::vector<std::string> devices = shipped_names("models/devices");
+    if (std::ranges::find(devices, gpu) == devices.end())
+      throw NotPredicted{
+          fmt::format("'{}' is no device that is known here{}", gpu, did_you_mean(gpu, devices))};
+    const DeviceSpec device = load_device(gpu);
+    auto times = load_kernel_times(device);
+    if (!times) throw NotPredicted{fmt::format("nothing is known of kernels on {}", device.name)};
+    if (times->device != device.name)
+      notes_.push_back(
+          fmt::format("kernels of {} are assumed as those of {}, by the ratio of the "
+                      "peaks",
+                      device.name, times->device));
+    return *std::move(times);
+  }
+
+  const std::vector<std::string> files_ = kernel_files();
   std::map<std::string, KernelTimes> times_;
   std::vector<std::string> notes_;
 };
