@@ -2,7 +2,7 @@
 #include "cli/completion.hpp"
 
 #include "cli/options.hpp"
-#include "cli/shipped_text.hpp"
+#include "scenarios/shipped_text.hpp"
 #include "scenarios/keys.hpp"
 #include "scenarios/scenario.hpp"
 #include "schedules/generator.hpp"

@@ -2,7 +2,7 @@
 #include "cli/man_page.hpp"
 
 #include "cli/options.hpp"
-#include "cli/shipped_text.hpp"
+#include "scenarios/shipped_text.hpp"
 
 #include <fmt/format.h>
 

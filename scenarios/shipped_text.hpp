@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts that are shipped with the program (scripts for shells, the manual page), with places that
-// the tables of the program fill.
+// Texts that are shipped with the program (scripts for shells, the manual page, what the keys'
+// reference says beside its tables), with places that the tables of the program fill.
 #pragma once
 
 #include <map>

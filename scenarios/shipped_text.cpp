@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/shipped_text.hpp"
+#include "scenarios/shipped_text.hpp"
 
 #include "base/error.hpp"
 #include "scenarios/document.hpp"
