@@ -98,6 +98,21 @@ class SailorCommand(unittest.TestCase):
         self.plan.write_text('{"pipeline_list": [}')
         self.assertIn("plan_config_N2_D1.json:1:20: is not JSON", self.refused(self.plan))
 
+    def test_what_lies_in_the_current_folder_is_not_executed(self):
+        for module in ("json", "csv", "argparse"):
+            (self.folder / f"{module}.py").write_text(f"open({str(self.folder / 'executed')!r}, 'w')\n")
+        done = subprocess.run([os.environ["PENSTOCK_BINARY"], "validate", self.plan.name, "--profiles", DATA / "profiles"],
+                              env=ENVIRONMENT | {"PYTHONPATH": str(self.folder)}, text=True, capture_output=True, check=False,
+                              cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertFalse((self.folder / "executed").exists())
+
+    def test_a_machine_without_python_says_so(self):
+        done = subprocess.run([os.environ["PENSTOCK_BINARY"], "validate", self.plan, "--profiles", DATA / "profiles"],
+                              env=ENVIRONMENT | {"PENSTOCK_PYTHON": "/no/python"}, text=True, capture_output=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("cannot start '/no/python'", done.stderr)
+
     def test_tolerance(self):
         self.assertEqual(run(DATA / "OPT-350", "--tolerance", "14%").returncode, 0)
         self.assertEqual(run(DATA / "OPT-350", "--tolerance", "10%").returncode, 3)
