@@ -274,10 +274,11 @@ def read_plan(path):
     if not isinstance(json_map, dict):
         document.wrong("", "an object", json_map)
         document.settle()
-    pipelines = document.field(json_map, "", "pipeline_list")
-    if "pipeline_list" in json_map and not isinstance(pipelines, list):
-        document.wrong("pipeline_list", "a list", pipelines)
-    pipelines = [pipeline_in(document, f"pipeline_list[{i}]", one) for i, one in enumerate(pipelines if isinstance(pipelines, list) else [])]
+    listed = document.field(json_map, "", "pipeline_list")
+    if "pipeline_list" in json_map and not isinstance(listed, list):
+        document.wrong("pipeline_list", "a list", listed)
+    pipelines = [pipeline_in(document, f"pipeline_list[{i}]", one)
+                 for i, one in enumerate(listed if isinstance(listed, list) else [])]
     mbs, gbs = (document.integer(json_map, key, 1, MOST_SEQUENCES) for key in ("mbs", "gbs"))
     measured_s = document.field(json_map, "", "real", False)
     if measured_s is not None and not (is_number(measured_s) and SHORTEST_S <= measured_s <= 1e30):
@@ -550,8 +551,8 @@ class Library:
     def estimate(self, name, gpu):
         table = {}
         for elsewhere, profile in sorted(self.profiles[name].items()):
-            references = [(of[elsewhere], of[gpu]) for other, of in sorted(self.profiles.items())
-                          if other != name and elsewhere in of and gpu in of and of[elsewhere].has_updates() and of[gpu].has_updates()]
+            others = [of for other, of in sorted(self.profiles.items()) if other != name and elsewhere in of and gpu in of]
+            references = [(of[elsewhere], of[gpu]) for of in others if of[elsewhere].has_updates() and of[gpu].has_updates()]
             if not profile.has_updates():
                 continue
             for size, degrees in estimated(profile, references, "").table.items():
@@ -560,7 +561,8 @@ class Library:
             layers = profile.layers
         if not table:
             return
-        self.notes[name].append(f"times of {name} on {gpu} are estimated: those on another GPU, times what other models gain from there")
+        self.notes[name].append(f"times of {name} on {gpu} are estimated: those on another GPU, times what other models gain "
+                                "from there")
         origin = f"{self.folder}: {name} on {gpu}, estimated"
         self.profiles[name][gpu] = Profile(origin, layers, dict(sorted(table.items())))
 
@@ -585,7 +587,8 @@ class Library:
         """Refuses a plan whose times or layers are not there."""
         profiles, shape = self.profiles[name], self.shapes.get(name)
         if shape is None:
-            refuse(name, f"has layer times but no training configuration; put a training_config_*.json with its shape into {self.configs}")
+            refuse(name, "has layer times but no training configuration; put a training_config_*.json with its shape into "
+                         f"{self.configs}")
         for gpu in plan.gpus():
             if gpu not in profiles:
                 why = f" ({'; '.join(self.notes[name])})" if self.notes[name] else ""
@@ -602,7 +605,12 @@ library_in = functools.lru_cache(maxsize=None)(Library)
 # --- Scenarios
 
 
-def stage_numbers(plan, layers, replica, library, shape, profile):
+def slowest(stages):
+    """The largest of each number."""
+    return [max(part) for part in zip(*stages)]
+
+
+def stage_numbers(plan, layers, replica, shape, profile):
     """(forward, backward, step in seconds; parameters; activation and workspace in bytes) of a stage
     on the GPUs of one replica, per microbatch where that matters."""
     b, t, blocks = plan.microbatch_size, replica.tensor, [l for l in layers if 1 <= l <= shape.layers]
@@ -627,8 +635,9 @@ def added(numbers):
 def scenario_of(plan, name, library):
     library.check(plan, name)
     shape = library.shapes[name]
-    stages = [[max(part) for part in zip(*(stage_numbers(plan, pipeline.layers[s], replica, library, shape, library.profiles[name][replica.gpu])
-                                           for pipeline in plan.pipelines for replica in pipeline.replicas[s]))]
+    profiles = library.profiles[name]
+    stages = [slowest(stage_numbers(plan, pipeline.layers[s], replica, shape, profiles[replica.gpu])
+                      for pipeline in plan.pipelines for replica in pipeline.replicas[s])
               for s in range(plan.depth)]
     message = EXCHANGE * ELEMENT * plan.microbatch_size * shape.sequence * shape.hidden
     # What the slowest NIC delivers of messages between stages or, where there are none, of the parts

@@ -150,11 +150,13 @@ class Profile(Folder):
         wrong = self.error(lambda: self.read({"x": {}, "1": {"2": {}}}))
         self.assertIn("'x' is not a microbatch size", wrong)
         self.assertIn("1.2: must be {layer: [forward, backward, update]}", wrong)
-        self.assertIn("must have the same layers", self.error(lambda: self.read({"1": profile()["1"], "2": profile(1, 5)["1"]})))
+        unlike = {"1": profile()["1"], "2": profile(1, 5)["1"]}
+        self.assertIn("must have the same layers", self.error(lambda: self.read(unlike)))
         self.assertIn("layer 0 must have", self.error(lambda: self.read({"1": {"1": {"0": [1, 2, -1]}}})))
 
     def test_launches_are_taken_back_where_more_sequences_are_faster(self):
-        read = self.read({"1": {"1": {"0": [3, 2, 0]}, "4": {"0": [6, 2, 0]}}, "2": {"1": {"0": [5, 4, 0]}, "4": {"0": [4, 3, 0]}}})
+        read = self.read({"1": {"1": {"0": [3, 2, 0]}, "4": {"0": [6, 2, 0]}},
+                          "2": {"1": {"0": [5, 4, 0]}, "4": {"0": [4, 3, 0]}}})
         self.assertEqual(read.times(1, 4, 0)[0], 3)  # 6 > 4: bound by launches; 3 on one GPU
         self.assertEqual(read.times(1, 4, 0)[1], 2)  # 2 < 3: as measured
         self.assertEqual(read.times(2, 4, 0)[0], 4)
@@ -199,7 +201,8 @@ class Scenario(Folder):
         mixed = plan(2, 2, 1, 4)
         mixed["pipeline_list"][0]["tmp_per_stage"][1][0] = [[["B", 4, "z"]], 2]
         self.put("measured/N1/plan.json", mixed)
-        self.put("configs/network_coeffs_all_homo.json", {"inter": {"A": {"2": [[0, 0, 10], 20e9]}, "B": {"2": [[0, 0, 6], 20e9]}}})
+        self.put("configs/network_coeffs_all_homo.json",
+                 {"inter": {"A": {"2": [[0, 0, 10], 20e9]}, "B": {"2": [[0, 0, 6], 20e9]}}})
         scenario = self.scenario()
         self.assertEqual(numbers(scenario["model"]["forward"]), [2, 4])
         self.assertEqual(numbers([scenario["cluster"]["link"]["bandwidth"]]), [3e9])
@@ -286,8 +289,8 @@ class Library(Folder):
         row = self.row()
         self.assertEqual(row["model"], "tiny")
         self.assertEqual(numbers(json.loads(row["scenario_json"])["model"]["forward"]), [4 * 0.5])
-        self.assertIn("the profile of tiny on B is left out: it has 9 layers, the model 2 blocks; times of tiny on B are estimated",
-                      row["note"])
+        self.assertIn("the profile of tiny on B is left out: it has 9 layers, the model 2 blocks; times of tiny on B are "
+                      "estimated", row["note"])
 
 
 if __name__ == "__main__":
