@@ -4,6 +4,7 @@
 #include "base/json_fields.hpp"
 #include "program/iterations.hpp"
 #include "traces/byte_sink.hpp"
+#include "traces/megatron_spans.hpp"
 
 #include <fmt/format.h>
 
@@ -232,7 +233,10 @@ void write_recording(const Recording& recording, const std::string& path) {
   sink.close();
 }
 
-Recording read_recording(const std::string& path) { return parse_recording(read_file(path), path); }
+Recording read_recording(const std::string& path) {
+  const std::string text = read_file(path);
+  return is_spans(text) ? recording_of_spans(text, path) : parse_recording(text, path);
+}
 
 Recording parse_recording(const std::string& text, const std::string& origin) {
   const Json json = parse_json(text, origin);
@@ -262,6 +266,7 @@ Recording parse_recording(const std::string& text, const std::string& origin) {
 }
 
 bool is_recording(std::string_view text) {
+  if (is_spans(text)) return true;
   constexpr std::size_t kHead = 200;
   const std::string_view head = text.substr(0, kHead);
   return head.find("\"format\"") != std::string_view::npos &&

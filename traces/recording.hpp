@@ -78,13 +78,13 @@ struct Recording {
   std::string backend;   ///< host, cuda
   std::string clock;     ///< wall, virtual
   std::map<std::string, std::string> description;  ///< machine, cpu, versions, settings
-  std::string schedule;
-  std::string transfers;
-  int depth = 0;                   ///< devices of one pipeline
-  std::uint32_t microbatches = 0;  ///< per weight update, of one replica
-  std::uint32_t batches = 0;       ///< weight updates of a run
-  std::string compute;             ///< stand_in, transformer
-  std::vector<RecordedRun> runs;   ///< repeats of the same run
+  std::string schedule;                            ///< empty: the recording does not say
+  std::string transfers;                           ///< so may this be
+  int depth = 0;                                   ///< devices of one pipeline
+  std::uint32_t microbatches = 0;                  ///< per weight update, of one replica
+  std::uint32_t batches = 0;                       ///< weight updates of a run
+  std::string compute;                             ///< stand_in, transformer
+  std::vector<RecordedRun> runs;                   ///< repeats of the same run
 };
 
 /// The text of the file; parse_recording reads it again.
@@ -94,14 +94,14 @@ std::string recording_text(const Recording& recording);
 /// SystemError.
 void write_recording(const Recording& recording, const std::string& path);
 
-/// Throws InputError with everything that is wrong with the file, SystemError when it cannot be
-/// read.
+/// A recording, or spans of Megatron-LM (traces/megatron_spans.hpp). Throws InputError with
+/// everything that is wrong with the file, SystemError when it cannot be read.
 Recording read_recording(const std::string& path);
 
 /// The same from the text of a file; `origin` names it in errors.
 Recording parse_recording(const std::string& text, const std::string& origin);
 
-/// Does a file's text begin as a recording does?
+/// Does a file's text begin as a recording does, or as exported spans?
 bool is_recording(std::string_view text);
 
 /// A run laid beside the ops of a Program.

@@ -20,6 +20,10 @@
 
 namespace penstock {
 
+/// A spread of repeated times, (p95 - p5) / median, above which the machine did other work, too:
+/// such a median may be off by more than any prediction should.
+inline constexpr double kBusySpread = 0.5;
+
 struct Profile {
   std::vector<std::pair<std::string, std::string>> machine;  ///< facts, as text
   TransformerSpec model;

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/units.hpp"
 #include "traces/chrome_writer.hpp"
+#include "validate/profile.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -47,7 +48,7 @@ void require_same_shape(const Recording& recording, const Program& p, const std:
       wrong.push_back(fmt::format("{} is {} in the recording and {} in the scenario", what,
                                   recorded, predicted));
   };
-  compare("the schedule", recording.schedule, p.schedule);
+  if (!recording.schedule.empty()) compare("the schedule", recording.schedule, p.schedule);
   compare("the number of stages", recording.depth, p.placement.depth());
   compare("the number of microbatches", recording.microbatches, p.microbatches_per_update);
   if (!wrong.empty()) throw InputError(path, fmt::format("{}", fmt::join(wrong, "; ")));
@@ -82,9 +83,18 @@ RecordedPrediction::RecordedPrediction(const std::string& path, const std::strin
 Validation RecordedPrediction::validation() const {
   Validation out = validate(input());
   if (const auto predicted = to_string(simulation.program.transfers);
-      recording.transfers != predicted)
+      !recording.transfers.empty() && recording.transfers != predicted)
     out.notes.push_back(fmt::format("recorded with {} transfers, predicted with {}",
                                     recording.transfers, predicted));
+  if (const auto& profile = simulation.scenario.layer_profile) {
+    double spread = 0;
+    for (const ProfileRow& row : profile->rows()) spread = std::max(spread, row.spread);
+    if (spread > kBusySpread)
+      out.notes.push_back(
+          fmt::format("the profile was measured on a busy machine (spread up to {}): its times may "
+                      "be off by as much; calibrate again while nothing else runs",
+                      format_percent(spread)));
+  }
   return out;
 }
 

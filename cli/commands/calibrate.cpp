@@ -150,6 +150,27 @@ std::string link_table(const CalibrationResult& result) {
   return table.render();
 }
 
+/// Says what varied too much for its median to be trusted, and what to do.
+void warn_of_busy_machine(const CalibrationResult& result) {
+  std::vector<std::pair<double, std::string>> busy;
+  const auto add = [&](const Sample& time, const std::string& what) {
+    if (time.spread() > kBusySpread) busy.emplace_back(time.spread(), what);
+  };
+  for (const OpMeasurement& m : result.ops)
+    add(m.time, fmt::format("{} of a {} stage", token(m.kind),
+                            kStageRoleNames[static_cast<int>(m.stage.role)]));
+  for (const LinkMeasurement& m : result.links)
+    add(m.last, fmt::format("messages of {}", format_bytes(static_cast<double>(m.bytes))));
+  if (busy.empty()) return;
+  const auto& [spread, what] = *std::ranges::max_element(busy);
+  say("warning: this machine did other work while it was measured: of {} times {} vary by more "
+      "than half of their median, {} by {}. Predictions with this profile may be off by as much. "
+      "End what else runs (or give it other cores with taskset, or fewer --workers), and calibrate "
+      "again; --repetitions {} makes medians steadier.\n",
+      result.ops.size() + result.links.size(), busy.size(), what, format_percent(spread),
+      4 * CalibrationRequest().min_repetitions);
+}
+
 void print_measured(const std::string& format, const CalibrationResult& result,
                     const std::string& profile) {
   if (format == "json") {
@@ -201,6 +222,7 @@ std::string profile_file(const Arguments& arguments) {
 int write_profile(const Arguments& arguments, const CalibrationResult& result) {
   const std::string path = profile_file(arguments);
   write_file(path, to_yaml(fit_profile(result)));
+  warn_of_busy_machine(result);
   print_measured(arguments.value("format", "table"), result, path);
   return exit_ok;
 }

@@ -210,6 +210,10 @@ void CudaBackend::open_gpus() {
       receiving.push_back(ends(d, false));
     }
     gpu.sharing = share_streams(sending, receiving);
+    // A send to another process ends when its receive is posted; where that waits for an op
+    // (coupled transfers), sends to different devices must not wait for one another.
+    if (request_.group.size() > 1 && request_.plan.program.transfers == Transfers::coupled)
+      gpu.sharing = StreamSharing::none;
     if (const std::string& why = gpu.partitions->problem(); !why.empty()) {
       if (request_.settings.must_partition)
         throw SystemError(
@@ -319,12 +323,15 @@ void CudaBackend::connect_local_channels() {
 }
 
 void CudaBackend::connect_remote_channels() {
-  std::vector<bool> crossing;
+  std::vector<CrossingChannel> crossing;
   std::vector<RemoteChannel> mine;
-  for (const Channel& channel : request_.plan.channels) {
-    const auto number = static_cast<int>(crossing.size());
-    crossing.push_back(crosses(channel));
-    if (crossing.back() && (here(channel.source) || here(channel.destination)))
+  const int devices = request_.plan.program.ops.devices();
+  for (int number = 0; number < static_cast<int>(request_.plan.channels.size()); ++number) {
+    const Channel& channel = request_.plan.channels[static_cast<std::size_t>(number)];
+    if (!crosses(channel)) continue;
+    crossing.push_back({number, request_.group.rank_of(channel.source, devices),
+                        request_.group.rank_of(channel.destination, devices)});
+    if (here(channel.source) || here(channel.destination))
       mine.push_back({number, channel, here(channel.source), most_messages(channel)});
   }
   const int gpu = gpus_.begin()->first;

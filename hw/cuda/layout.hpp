@@ -12,6 +12,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace penstock::cuda {
@@ -70,6 +73,22 @@ inline StreamSharing share_streams(const std::vector<int>& sending,
   }
   if (separate <= kHardwareQueues) return StreamSharing::none;
   return shared <= kHardwareQueues ? StreamSharing::sending : StreamSharing::all;
+}
+
+/// Returns the round in which the two processes of each channel get their communicator, so that a
+/// process is in one of them at a time: each round is one ncclCommSplit of all processes, which is
+/// as slow as the slowest of them. At most one less than twice the channels of a process.
+inline std::vector<int> splitting_rounds(const std::vector<std::pair<int, int>>& channels) {
+  std::map<int, std::set<int>> taken;  // by process
+  std::vector<int> rounds;
+  for (const auto& [source, destination] : channels) {
+    int round = 0;
+    while (taken[source].contains(round) || taken[destination].contains(round)) ++round;
+    taken[source].insert(round);
+    taken[destination].insert(round);
+    rounds.push_back(round);
+  }
+  return rounds;
 }
 
 /// The largest power of two up to 256 that divides the address of a tensor: blocks are aligned to

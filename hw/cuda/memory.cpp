@@ -2,14 +2,47 @@
 #include "hw/cuda/memory.hpp"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
 
 namespace penstock::cuda {
 namespace {
 
+/// The pools of each GPU, whose stages are partitions with a pool each.
+class Pools {
+ public:
+  void add_pool(int gpu, cudaMemPool_t pool) {
+    const std::lock_guard lock(mutex_);
+    of_gpu_[gpu].insert(pool);
+  }
+  void remove_pool(int gpu, cudaMemPool_t pool) {
+    const std::lock_guard lock(mutex_);
+    of_gpu_[gpu].erase(pool);
+  }
+  /// Gives back what the pools of a GPU have reserved and nobody uses.
+  void trim(int gpu) {
+    const std::lock_guard lock(mutex_);
+    for (const cudaMemPool_t pool : of_gpu_[gpu])
+      check(cudaMemPoolTrimTo(pool, 0), "give memory of a pool back");
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::set<cudaMemPool_t>> of_gpu_;
+};
+Pools& pools() {
+  static Pools all;
+  return all;
+}
+
 class PoolMemory : public DeviceMemory {
  public:
-  explicit PoolMemory(cudaMemPool_t pool) : pool_(pool) {}
-  ~PoolMemory() override { cudaMemPoolDestroy(pool_); }
+  PoolMemory(int gpu, cudaMemPool_t pool) : gpu_(gpu), pool_(pool) { pools().add_pool(gpu, pool); }
+  ~PoolMemory() override {
+    pools().remove_pool(gpu_, pool_);
+    cudaMemPoolDestroy(pool_);
+  }
 
   void* allocate(cudaStream_t stream, std::int64_t bytes) override {
     void* data = nullptr;
@@ -21,6 +54,12 @@ class PoolMemory : public DeviceMemory {
       set(cudaMemPoolReuseAllowInternalDependencies, 1);
       result = cudaMallocFromPoolAsync(&data, size, pool_, stream);
       set(cudaMemPoolReuseAllowInternalDependencies, 0);
+    }
+    if (result == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      // Pools keep what they have; another partition's may be what is missing here.
+      pools().trim(gpu_);
+      result = cudaMallocFromPoolAsync(&data, size, pool_, stream);
     }
     if (result == cudaErrorMemoryAllocation) return cudaGetLastError(), nullptr;
     check(result, "allocate from a memory pool");
@@ -65,6 +104,7 @@ class PoolMemory : public DeviceMemory {
     check(cudaMemPoolGetAttribute(pool_, attribute, &bytes), "read a memory pool's peak");
     return static_cast<std::int64_t>(bytes);
   }
+  int gpu_;
   cudaMemPool_t pool_;
 };
 
@@ -79,7 +119,7 @@ std::unique_ptr<DeviceMemory> try_pool(int gpu, const std::vector<int>& peers,
   properties.location.id = gpu;
   cudaMemPool_t pool = nullptr;
   if (supported == 0 || cudaMemPoolCreate(&pool, &properties) != cudaSuccess) return nullptr;
-  auto memory = std::make_unique<PoolMemory>(pool);
+  auto memory = std::make_unique<PoolMemory>(gpu, pool);
   memory->keep_everything();
   memory->open_to(peers);
   void* trial = memory->allocate(stream, 1 << 20);

@@ -2,6 +2,7 @@
 #include "hw/cuda/nccl_links.hpp"
 
 #include "hw/cuda/kernels.hpp"
+#include "hw/cuda/layout.hpp"
 #include "hw/cuda/mailbox.hpp"
 
 #include <unistd.h>
@@ -17,7 +18,7 @@
 namespace penstock::cuda {
 
 #ifndef PENSTOCK_NCCL
-std::shared_ptr<RemoteChannels> connect_remote(int, const std::vector<bool>&,
+std::shared_ptr<RemoteChannels> connect_remote(int, const std::vector<CrossingChannel>&,
                                                const std::vector<RemoteChannel>&, Group&,
                                                RunControl&) {
   throw SystemError("this module was built without NCCL, which several processes need");
@@ -213,7 +214,7 @@ class NcclChannels : public RemoteChannels, public std::enable_shared_from_this<
   // The world's communicator is the last to go.
   ~NcclChannels() override { pairs_.clear(); }
 
-  void meet(const std::vector<bool>& crossing, const std::vector<RemoteChannel>& mine,
+  void meet(const std::vector<CrossingChannel>& crossing, const std::vector<RemoteChannel>& mine,
             Group& group);
   void abort();
   unsigned long long zero() const { return zero_ns_; }
@@ -233,7 +234,7 @@ class NcclChannels : public RemoteChannels, public std::enable_shared_from_this<
   std::string describe() const override;
 
  private:
-  void split(int channel, const RemoteChannel* mine);
+  void split(const RemoteChannel* mine);
 
   int gpu_;
   RunControl& control_;
@@ -276,8 +277,8 @@ void check_gpus_differ(int gpu, Group& group) {
   if (!problem.empty()) throw InputError("--backend", problem);
 }
 
-void NcclChannels::meet(const std::vector<bool>& crossing, const std::vector<RemoteChannel>& mine,
-                        Group& group) {
+void NcclChannels::meet(const std::vector<CrossingChannel>& crossing,
+                        const std::vector<RemoteChannel>& mine, Group& group) {
   check_gpus_differ(gpu_, group);
   ncclUniqueId id{};
   std::string bytes;
@@ -292,26 +293,32 @@ void NcclChannels::meet(const std::vector<bool>& crossing, const std::vector<Rem
   world_.run_call("bring the processes together", [&] {
     return nccl().init_rank(&world_.comm, group.size(), id, group.rank(), &config);
   });
-  for (std::size_t c = 0; c < crossing.size(); ++c) {
-    if (!crossing[c]) continue;
-    const auto found = std::ranges::find(mine, static_cast<int>(c), &RemoteChannel::number);
-    split(static_cast<int>(c), found == mine.end() ? nullptr : &*found);
+  std::vector<std::pair<int, int> > ends;
+  for (const CrossingChannel& c : crossing) ends.emplace_back(c.source, c.destination);
+  const std::vector<int> rounds = splitting_rounds(ends);
+  const int count = rounds.empty() ? 0 : *std::ranges::max_element(rounds) + 1;
+  std::vector<const RemoteChannel*> own(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < crossing.size(); ++i) {
+    const auto found = std::ranges::find(mine, crossing[i].number, &RemoteChannel::number);
+    if (found != mine.end()) own[static_cast<std::size_t>(rounds[i])] = &*found;
   }
+  for (const RemoteChannel* channel : own) split(channel);
 }
 
-/// All processes call this for the same channel; only its two ends get a communicator. NCCL fills
-/// it in later, so it is at home before the call.
-void NcclChannels::split(int channel, const RemoteChannel* mine) {
+/// All processes call this in the same rounds, each with the channel that it has in it, or none.
+/// NCCL fills its communicator in later, so it is at home before the call.
+void NcclChannels::split(const RemoteChannel* mine) {
   ncclConfig_t config = settings();
   ncclComm_t* made = &no_communicator_;
   Pair* pair = nullptr;
   if (mine != nullptr) {
     const std::lock_guard lock(mutex_);
-    pair = pairs_.emplace(channel, std::make_unique<Pair>(*mine, control_)).first->second.get();
+    pair =
+        pairs_.emplace(mine->number, std::make_unique<Pair>(*mine, control_)).first->second.get();
     made = &pair->communicator.comm;
   }
   world_.run_call("join the two ends of a channel", [&] {
-    const int color = pair != nullptr ? 0 : NCCL_SPLIT_NOCOLOR;
+    const int color = pair != nullptr ? mine->number : NCCL_SPLIT_NOCOLOR;
     return nccl().split(world_.comm, color, pair != nullptr ? 1 - pair->peer() : 0, made, &config);
   });
   if (pair != nullptr)
@@ -384,7 +391,8 @@ ReceivingEnd::Received NcclReceivingEnd::receive(const Event& posted, Block* blo
 
 }  // namespace
 
-std::shared_ptr<RemoteChannels> connect_remote(int gpu, const std::vector<bool>& crossing,
+std::shared_ptr<RemoteChannels> connect_remote(int gpu,
+                                               const std::vector<CrossingChannel>& crossing,
                                                const std::vector<RemoteChannel>& mine, Group& group,
                                                RunControl& control) {
   auto channels = std::make_shared<NcclChannels>(gpu, control);

@@ -45,9 +45,15 @@ class RemoteChannels {
   virtual std::string describe() const = 0;
 };
 
-/// Meets all processes. `crossing`: per channel of the plan, whether it joins two processes;
-/// `mine`: those with an end here. The process's one GPU must be current.
-std::shared_ptr<RemoteChannels> connect_remote(int gpu, const std::vector<bool>& crossing,
+/// A channel of the plan between two processes.
+struct CrossingChannel {
+  int number, source, destination;  ///< of the channel; ranks of the processes
+};
+
+/// Meets all processes. `crossing`: all channels between two of them; `mine`: those with an end
+/// here. The process's one GPU must be current.
+std::shared_ptr<RemoteChannels> connect_remote(int gpu,
+                                               const std::vector<CrossingChannel>& crossing,
                                                const std::vector<RemoteChannel>& mine, Group& group,
                                                RunControl& control);
 

@@ -81,6 +81,26 @@ TEST(CudaLayout, StreamsAreSharedOnlyWhereThereAreMoreThanHardwareQueues) {
   EXPECT_EQ(share_streams(std::vector<int>(8, 4), std::vector<int>(8, 4)), StreamSharing::all);
 }
 
+TEST(CudaLayout, ChannelsMeetInFewRoundsWithEachProcessInOneAtATime) {
+  for (const int processes : {2, 3, 8, 300}) {
+    std::vector<std::pair<int, int>> channels;  // a pipeline there and back, and a ring
+    for (int p = 0; p + 1 < processes; ++p) {
+      channels.emplace_back(p, p + 1);
+      channels.emplace_back(p + 1, p);
+    }
+    for (int p = 0; p < processes; ++p) channels.emplace_back(p, (p + 1) % processes);
+    const std::vector<int> rounds = splitting_rounds(channels);
+    ASSERT_EQ(rounds.size(), channels.size());
+    std::set<std::pair<int, int>> busy;  // round, process
+    for (std::size_t i = 0; i < rounds.size(); ++i) {
+      EXPECT_TRUE(busy.insert({rounds[i], channels[i].first}).second);
+      EXPECT_TRUE(busy.insert({rounds[i], channels[i].second}).second);
+    }
+    EXPECT_LE(*std::ranges::max_element(rounds), 10);  // a process has 6 channels at most
+  }
+  EXPECT_TRUE(splitting_rounds({}).empty());
+}
+
 TEST(CudaLayout, AlignmentIsTheLargestPowerOfTwoOfTheOffset) {
   EXPECT_EQ(alignment_of(0), 256);
   EXPECT_EQ(alignment_of(512), 256);

@@ -478,6 +478,38 @@ class VirtualClock(Case):
         self.assertIn("--clock wall", virtual)
 
 
+class Calibrating(Case):
+    def test_a_busy_machine_is_noticed(self):
+        request, result, profile = (self.folder / name for name in ("request.json", "result.json", "profile.yaml"))
+        code, _, err = self.penstock("calibrate", self.scenario(TRANSFORMER + "schedule: 1f1b\npipeline: {stages: 2}\n"),
+                                     "--request", request, "--repetitions", "1", "--workers", "1", "--microbatch-sizes", "1")
+        self.assertEqual((code, err), (0, ""))
+        code, _, err = self.finish(self.start(RUN, "--calibrate", request, "--backend", "host", "--output", result))
+        self.assertEqual(code, 0, err)
+        measured = json.loads(result.read_text())
+        times = [op["time"] for op in measured["ops"]]
+        for time in times:  # whatever this machine does meanwhile
+            time["p5_s"], time["p95_s"] = 0.9 * time["median_s"], 1.3 * time["median_s"]
+        result.write_text(json.dumps(measured))
+        self.assertEqual(self.penstock("calibrate", "--result", result, "-o", profile)[2], "")
+        for time in times[:2]:
+            time["p95_s"] = 110.59 * time["median_s"]
+        result.write_text(json.dumps(measured))
+        code, _, err = self.penstock("calibrate", "--result", result, "-o", profile)
+        self.assertEqual(code, 0)
+        self.assertIn(f"of {len(times)} times 2 vary by more than half of their median", err)
+        self.assertIn("by 10969.0 %", err)
+        self.assertIn("calibrate again", err)
+        # What it predicts is held against a run: its note says so, too.
+        scenario = self.scenario(f"model: {profile}\ncluster: {{devices: 2, memory: 16 GiB, link: {{latency: 1 us}}}}\n"
+                                 "schedule: 1f1b\nbatches: 3\npipeline: {stages: 2, microbatches: 4}\n", "run.yaml")
+        record = self.folder / "run.json"
+        self.assertEqual(self.penstock("replay", scenario, "--record", record)[0], 0)
+        code, out, err = self.penstock("validate", record)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("measured on a busy machine", out)
+
+
 class OwnSchedules(Case):
     """A table or a block of the user's own is a schedule like any other: the same in both engines
     and executed, bit for bit, under times that differ from stage to stage."""

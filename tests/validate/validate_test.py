@@ -67,6 +67,101 @@ class Case(CommandCase):
 run = Case.run_command
 
 
+class Spans(Case):
+    """Megatron-LM's OpenTelemetry spans, as its documentation describes them, beside a scenario."""
+
+    def spans(self, factor=1.1, width=1, batches=4, stages=2, microbatches=4):
+        """The scenario's path, and by rank the resource with what a run exports that is so much slower than predicted."""
+        scenario = self.folder / "s.yaml"
+        text = SCENARIO.format(name="small", schedule="1f1b", batches=batches, stages=stages,
+                               microbatches=microbatches, transfers="overlapped")
+        if width > 1:
+            text = text.replace("pipeline: {", f"pipeline: {{width: {width}, reduction: {{algorithm: formula}}, ")
+        scenario.write_text(text)
+        result = json.loads(self.ok("simulate", scenario, "--engine", "exact", "--events", "--format", "json"))
+
+        def attribute(key, value):
+            return {"key": key, "value": {"stringValue": value} if isinstance(value, str) else {"intValue": str(value)}}
+
+        def span(name, start_s, end_s, **attributes):
+            return {"name": f"megatron.{name}", "startTimeUnixNano": str(1_700_000_000_000_000_000 + round(start_s * factor * 1e9)),
+                    "endTimeUnixNano": str(1_700_000_000_000_000_000 + round(end_s * factor * 1e9)),
+                    "attributes": [attribute(f"megatron.{k}", v) for k, v in attributes.items()]}
+        resources = []
+        for rank in range(stages * width):
+            position, replica = rank // width, rank % width
+            mine = [e for e in result["events"] if e["device"] == replica * stages + position]
+            spans = []
+            for update in range(batches):
+                part = [e for e in mine
+                        if (int(re.search(r"\d+$", e["op"])[0]) // width) // (1 if "STEP" in e["op"] or "REDUCE" in e["op"] else microbatches) == update]
+                forward = [e for e in part if re.fullmatch(r"\d+F\d+", e["op"])]
+                backward = [e for e in part if re.fullmatch(r"\d+B\d+", e["op"])]
+                spans += [span("microbatch.forward", e["start_s"], e["end_s"], microbatch_id=i) for i, e in enumerate(forward)]
+                spans += [span("microbatch.backward", e["start_s"], e["end_s"]) for e in backward]
+                last = max(e["end_s"] for e in part)
+                spans.append(span("optimizer_step", last - 2e-8, last - 1e-8))  # takes no time here
+                for e in part:
+                    if "REDUCE" in e["op"]:
+                        spans += [span("grad_sync.start", e["start_s"], e["start_s"]),
+                                  span("grad_sync.finish", e["start_s"], e["end_s"])]
+                spans.append(span("forward_backward", forward[0]["start_s"], last, num_microbatches=microbatches))
+                spans.append(span("train_step", forward[0]["start_s"], last, iteration=100 + update))
+            resources.append({"resource": {"attributes": [attribute("service.instance.id", f"17-rank{rank}"),
+                                                          attribute("dl.pipeline_parallel.size", stages),
+                                                          attribute("dl.data_parallel.size", width)]},
+                              "scopeSpans": [{"scope": {"name": "nemo.lens"}, "spans": spans}]})
+        return scenario, resources
+
+    def write(self, text, name="spans.json"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def test_a_run_ten_percent_slower_has_exactly_that_error(self):
+        for width in (1, 2):
+            scenario, resources = self.spans(width=width)
+            whole = self.write(json.dumps({"resourceSpans": resources}))
+            lines = self.write("".join(json.dumps({"resourceSpans": [r]}) + "\n" for r in reversed(resources)), "lines.json")
+            for path in (whole, lines):
+                with self.subTest(path=path, width=width):
+                    row, = self.result(path, scenario)["rows"]
+                    self.assertAlmostEqual(row["error"], 1 / 1.1 - 1, 6)
+                    self.assertTrue(row["order_equal"])
+                    errors = {k["kind"]: k["error"] for k in row["kinds"]}
+                    self.assertAlmostEqual(errors["F"], 1 / 1.1 - 1, 6)
+                    self.assertAlmostEqual(errors["B"], 1 / 1.1 - 1, 6)
+                    self.assertEqual(row["backend"], "megatron")
+
+    def test_one_stage_alone_is_compared(self):
+        scenario, resources = self.spans()
+        result = self.result(self.write(json.dumps({"resourceSpans": resources[1:]})), scenario)
+        row, = result["rows"]
+        self.assertIn("spans of 1 of 2 stages", " ".join(row["notes"]))
+        self.assertEqual([k["kind"] for k in row["kinds"]], ["F", "B", "STEP"])
+
+    def test_what_is_wrong_is_said_of_the_file(self):
+        scenario, resources = self.spans()
+        def refused(change):
+            copy = json.loads(json.dumps({"resourceSpans": resources}))
+            change(copy["resourceSpans"])
+            done = run("validate", self.write(json.dumps(copy)), scenario)
+            self.assertEqual(done.returncode, 2)
+            return done.stderr
+        def spans_of(all):
+            return all[0]["scopeSpans"][0]["spans"]
+        self.assertIn("no rank", refused(lambda all: all[0]["resource"].pop("attributes")))
+        self.assertIn("endTimeUnixNano", refused(lambda all: spans_of(all)[3].update(endTimeUnixNano="7")))
+        self.assertIn("endTimeUnixNano", refused(lambda all: spans_of(all)[3].update(endTimeUnixNano="soon")))
+        self.assertIn("MEGATRON_OTEL_SPAN_GROUPS=all", refused(
+            lambda all: [r["scopeSpans"][0].update(spans=[s for s in r["scopeSpans"][0]["spans"] if "microbatch" not in s["name"]]) for r in all]))
+        self.assertIn("holds no spans of Megatron-LM", refused(list.clear))
+        self.assertIn("rank 1 is none of 1 stages", refused(
+            lambda all: [a.update(value={"intValue": "1"}) for r in all for a in r["resource"]["attributes"] if "pipeline" in a["key"]]))
+        done = run("validate", self.write(json.dumps({"resourceSpans": resources})))
+        self.assertIn("holds no scenario", done.stderr)
+
+
 class Validate(Case):
     def test_a_run_ten_percent_slower_has_exactly_that_error_and_exits_3(self):
         path, _ = self.record()
