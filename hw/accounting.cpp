@@ -8,34 +8,34 @@
 namespace penstock {
 namespace {
 
-StageBytes real(const RunPlan& plan, const StageSizes& s, int element_bytes) {
-  StageBytes a;
+StageHoldings real(const RunPlan& plan, const StageSizes& s, int element_bytes) {
+  StageHoldings a;
   const bool mixed = element_bytes != 4;  // then an fp32 master stands beside the working weights
   a.weights = s.parameters * element_bytes;
   a.version = a.weights;
   a.gradients = s.parameters * 4;
   const bool apart = mixed || plan.training.predicted;
   a.optimizer = 4 * (optimizer_numbers(plan.optimizer, s) + (apart ? s.parameters : 0));
-  a.until_input = s.saved_bytes + (s.weight_needs_input ? 0 : s.input_bytes);
-  a.until_weight = s.saved_for_weight_bytes + (s.weight_needs_input ? s.input_bytes : 0);
-  a.kept = s.kept_bytes;
+  const std::int64_t for_weight = s.weight_needs_input ? s.input_bytes : 0;
+  a.keep(s.saved_bytes + s.input_bytes - for_weight, s.saved_for_weight_bytes + for_weight,
+         s.kept_bytes);
   // The message an op makes is beside its workspace until it ends; then it is a buffer.
-  a.forward_workspace = s.forward_workspace_bytes + s.output_bytes;
+  a.work(OpKind::forward, s.forward_workspace_bytes + s.output_bytes);
   const std::int64_t together =
       plan.program.whole_backward ? plan.program.microbatches_per_update : 1;
-  a.part_workspace = s.backward_workspace_bytes + s.input_bytes * together;
-  a.weight_workspace = a.part_workspace;
-  a.backward_workspace = a.part_workspace + a.kept;  // B is I and then W
-  a.input_message = s.input_bytes;
-  a.output_message = s.output_bytes;
+  const std::int64_t part = s.backward_workspace_bytes + s.input_bytes * together;
+  a.work(OpKind::backward_input, part);
+  a.work(OpKind::backward_weight, part);
+  a.work(OpKind::backward, part + s.kept_bytes);  // B is I and then W
+  a.send(s.input_bytes, s.output_bytes);
   return a;
 }
 
 }  // namespace
 
-StageBytes accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
+StageHoldings accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
                            int element_bytes, bool stored) {
-  return plan.compute == Compute::stand_in ? stage_bytes(plan.costs, stage, stored)
+  return plan.compute == Compute::stand_in ? stage_holdings(plan.costs, stage, stored)
                                            : real(plan, sizes, element_bytes);
 }
 

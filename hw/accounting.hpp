@@ -10,7 +10,7 @@ namespace penstock {
 
 /// For a stand-in its stated costs (see StageCosts), for a transformer what is really allocated.
 /// `stored`: of microbatches of which nothing is recomputed (Op::stored).
-StageBytes accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
+StageHoldings accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
                            int element_bytes, bool stored = false);
 
 /// Bytes a message must carry: what the stage makes, and on a wall clock at least what is stated.

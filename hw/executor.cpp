@@ -32,7 +32,7 @@ struct DeviceExecutor::StageState {
   /// A way of computing a microbatch, and what it takes.
   struct Variant {
     std::unique_ptr<Stage> stage;
-    StageBytes bytes;
+    StageHoldings bytes;
   };
 
   std::uint32_t number;
@@ -41,7 +41,7 @@ struct DeviceExecutor::StageState {
   std::unique_ptr<WeightStore> weights;
 
   const Variant& variant(const Op& op) const { return op.has(Op::stored) ? stored : usual; }
-  const StageBytes& bytes() const { return usual.bytes; }
+  const StageHoldings& bytes() const { return usual.bytes; }
   const StageSizes& sizes() const { return usual.stage->sizes(); }
 };
 

@@ -87,7 +87,7 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
 
 namespace {
 
-StageBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored,
+StageHoldings bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored,
                     int place) {
   const auto made = make_stage(plan, stage, element_bytes, stored, place);
   return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored);
@@ -95,12 +95,12 @@ StageBytes bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes,
 
 /// Of one stage on a device, if what I makes for W were there from F on.
 std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t stage,
-                              const StageBytes& usual, const StageBytes& stored) {
+                              const StageHoldings& usual, const StageHoldings& stored) {
   std::int64_t held = 0, most = 0;
   for (const Op& op : plan.program.ops.of_device(device)) {
     if (op.stage != stage || !is_compute(op.kind)) continue;
-    const StageBytes& a = op.has(Op::stored) ? stored : usual;
-    const std::int64_t each = a.until_input + a.until_weight + a.kept;
+    const StageHoldings& a = op.has(Op::stored) ? stored : usual;
+    const std::int64_t each = a.all_of(Owner::activations);
     if (op.kind == OpKind::forward) most = std::max(most, held += each);
     if (op.kind == OpKind::backward || op.kind == OpKind::backward_weight)
       held -= each * plan.program.microbatches_of(op);
@@ -117,15 +117,15 @@ std::int64_t bytes_needed(const RunPlan& plan, int rank, int element_bytes) {
   const auto adders =
       static_cast<std::int64_t>(adders_of(plan, device).size()) * replicas_of_device(plan, device);
   for (const std::uint32_t s : stages_on(plan, device)) {
-    const StageBytes a = bytes_of(plan, s, element_bytes, false, place);
-    const StageBytes stored = bytes_of(plan, s, element_bytes, true, place);
+    const StageHoldings a = bytes_of(plan, s, element_bytes, false, place);
+    const StageHoldings stored = bytes_of(plan, s, element_bytes, true, place);
     bytes += optimizer_scratch_bytes(plan.optimizer, make_stage(plan, s, element_bytes)->sizes(),
                                      element_bytes) +
              a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) +
              (reduces_beside(plan, s) ? a.gradients : 0) + a.optimizer +
              a.version * (plan.program.versions.held(s) - 1 + (blends ? 1 : 0)) +
              most_activations(plan, device, s, a, stored) +
-             std::max({a.forward_workspace, a.backward_workspace, stored.backward_workspace});
+             std::max(a.largest_of(Owner::workspace), stored.largest_of(Owner::workspace));
   }
   return bytes;
 }

@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageBytes& bytes,
+WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageHoldings& bytes,
                          Device& device, Ledger& ledger, std::vector<std::int64_t> last_use,
                          std::uint32_t number)
     : plan_(plan),

@@ -22,7 +22,7 @@ class WeightStore {
  public:
   /// `last_use[v]`: position in the device's list of the last op that uses version v; -1: none.
   /// `number`: of the stage in the plan.
-  WeightStore(const RunPlan& plan, const Stage& stage, const StageBytes& bytes, Device& device,
+  WeightStore(const RunPlan& plan, const Stage& stage, const StageHoldings& bytes, Device& device,
               Ledger& ledger, std::vector<std::int64_t> last_use, std::uint32_t number = 0);
 
   /// Throws InternalBug when the version is not held.
@@ -60,7 +60,7 @@ class WeightStore {
 
   const RunPlan& plan_;
   const Stage& stage_;
-  StageBytes bytes_;
+  StageHoldings bytes_;
   Device& device_;
   Ledger& ledger_;
   std::vector<std::int64_t> last_use_;

@@ -6,11 +6,14 @@
 //   buffers       a received message from its departure until F starts, or the backward has ended;
 //                 a sent one from the end of its op until it has arrived
 //   workspace     while an op runs
-// The predicted memory (traces/memory.hpp) and the executor's ledger (hw/ledger.hpp) go through the
-// same ones. At one instant, what ends is freed before what starts is allocated.
+// They are a list, whose owners and points are open to others. The predicted memory
+// (traces/memory.hpp) and the executor's ledger (hw/ledger.hpp) go through the same one. At one
+// instant, what ends is freed before what starts is allocated.
 #pragma once
 
 #include "program/op_lists.hpp"
+
+#include <array>
 
 namespace penstock {
 
@@ -27,70 +30,80 @@ inline constexpr std::size_t kOwners = 7;
 inline constexpr std::string_view kOwnerNames[kOwners] = {
     "weights", "weight_versions", "gradients", "optimizer", "activations", "buffers", "workspace"};
 
-/// Bytes of one virtual stage on a GPU.
-struct StageBytes {
+/// Of an op: its message departs, it starts, it ends, the message that it sends arrives.
+enum class OpPoint : std::uint8_t { departure, start, end, arrival };
+inline constexpr std::size_t kOpPoints = 4;
+
+/// A point in the life of a microbatch on a stage. That of I or of W is one of B, too, where what
+/// is held began before.
+struct LifePoint {
+  OpKind of = OpKind::forward;
+  OpPoint at = OpPoint::start;
+
+  bool operator==(const LifePoint&) const = default;
+};
+
+/// What a microbatch holds on a stage, in bytes of a GPU. Of a backward of several microbatches,
+/// what F began and messages count for each of them.
+struct Holding {
+  Owner owner = Owner::activations;
+  std::int64_t bytes = 0;
+  LifePoint from, until;
+
+  bool operator==(const Holding&) const = default;
+};
+
+/// What a virtual stage holds on a GPU.
+struct StageHoldings {
+  /// All the time; the bytes of a version count for each beyond the live one.
   std::int64_t weights = 0, version = 0, gradients = 0, optimizer = 0;
-  std::int64_t until_input = 0;         ///< activations from F to the end of I or B
-  std::int64_t until_weight = 0;        ///< from F to the end of W or B
-  std::int64_t kept = 0;                ///< what I makes for W: from its end to that of W
-  std::int64_t forward_workspace = 0;   ///< while F runs
-  std::int64_t backward_workspace = 0;  ///< while a whole B runs
-  std::int64_t part_workspace = 0;      ///< while I runs
-  std::int64_t weight_workspace = 0;    ///< while W runs
-  std::int64_t input_message = 0, output_message = 0;  ///< of F; gradients are as large
+  std::vector<Holding> of_microbatch{};
+
+  /// Adds what is held while an op of this kind runs.
+  void work(OpKind kind, std::int64_t bytes);
+  /// Adds activations that F makes: until the end of I, until that of W, and what I makes for W.
+  void keep(std::int64_t until_input, std::int64_t until_weight, std::int64_t made_for_weight);
+  /// Adds the buffers of messages: F's, and gradients, which are as large.
+  void send(std::int64_t input_message, std::int64_t output_message);
+  /// Returns all that an owner has of a microbatch, whenever that is, and the largest part of it.
+  std::int64_t all_of(Owner owner) const;
+  std::int64_t largest_of(Owner owner) const;
+  /// Returns the bytes of an owner between two points.
+  std::int64_t between(Owner owner, const LifePoint& from, const LifePoint& until) const;
 };
 
 /// As its costs say; `stored`: of microbatches of which nothing is recomputed (Op::stored);
 /// `parts`: GPUs that hold a part of each message.
-StageBytes stage_bytes(const std::vector<StageCosts>& costs, std::uint32_t stage, bool stored,
-                       int parts = 1);
+StageHoldings stage_holdings(const std::vector<StageCosts>& costs, std::uint32_t stage, bool stored,
+                             int parts = 1);
 
 /// Calls `change(owner, bytes)` for what a stage holds all the time, with so many versions of its
 /// weights beyond the live one.
 template <class Change>
-void for_each_constant_holding(const StageBytes& b, std::int64_t versions, const Change& change) {
-  change(Owner::weights, b.weights);
-  change(Owner::weight_versions, b.version * versions);
-  change(Owner::gradients, b.gradients);
-  change(Owner::optimizer, b.optimizer);
+void for_each_constant_holding(const StageHoldings& held, std::int64_t versions,
+                               const Change& change) {
+  change(Owner::weights, held.weights);
+  change(Owner::weight_versions, held.version * versions);
+  change(Owner::gradients, held.gradients);
+  change(Owner::optimizer, held.optimizer);
 }
 
-/// Of an op: its message departs, it starts, it ends, the message that it sends arrives.
-enum class OpPoint : std::uint8_t { departure, start, end, arrival };
+/// Bytes by point and owner.
+using OpChanges = std::array<std::array<std::int64_t, kOwners>, kOpPoints>;
+/// Returns what a compute op takes and, negative, gives back. `microbatches`: those that a backward
+/// is of.
+OpChanges changes_of(const Op& op, const StageHoldings& held, std::int64_t microbatches);
 
 /// Calls `change(point, owner, bytes)` for what a compute op takes and, negative, gives back; at
-/// most once for each point and owner. `microbatches`: those that a backward is of.
+/// most once for each point and owner.
 template <class Change>
-void for_each_holding(const Op& op, const StageBytes& b, std::int64_t microbatches,
+void for_each_holding(const Op& op, const StageHoldings& held, std::int64_t microbatches,
                       const Change& change) {
-  const bool forward = op.kind == OpKind::forward;
-  if (op.has(Op::receives)) {
-    const std::int64_t bytes = forward ? b.input_message : b.output_message * microbatches;
-    change(OpPoint::departure, Owner::buffers, bytes);
-    change(forward ? OpPoint::start : OpPoint::end, Owner::buffers, -bytes);
-  }
-  if (op.has(Op::sends)) {
-    const std::int64_t bytes = forward ? b.output_message : b.input_message * microbatches;
-    change(OpPoint::end, Owner::buffers, bytes);
-    change(OpPoint::arrival, Owner::buffers, -bytes);
-  }
-  const std::int64_t works = forward                              ? b.forward_workspace
-                             : op.kind == OpKind::backward        ? b.backward_workspace
-                             : op.kind == OpKind::backward_weight ? b.weight_workspace
-                                                                  : b.part_workspace;
-  change(OpPoint::start, Owner::workspace, works);
-  change(OpPoint::end, Owner::workspace, -works);
-  switch (op.kind) {
-    case OpKind::forward:
-      return change(OpPoint::start, Owner::activations, b.until_input + b.until_weight);
-    case OpKind::backward:
-      return change(OpPoint::end, Owner::activations,
-                    -(b.until_input + b.until_weight) * microbatches);
-    case OpKind::backward_input:
-      return change(OpPoint::end, Owner::activations, b.kept - b.until_input * microbatches);
-    default:
-      return change(OpPoint::end, Owner::activations, -b.kept - b.until_weight * microbatches);
-  }
+  const OpChanges changes = changes_of(op, held, microbatches);
+  for (std::size_t point = 0; point < kOpPoints; ++point)
+    for (std::size_t owner = 0; owner < kOwners; ++owner)
+      if (changes[point][owner] != 0)
+        change(static_cast<OpPoint>(point), static_cast<Owner>(owner), changes[point][owner]);
 }
 
 }  // namespace penstock

@@ -166,16 +166,16 @@ class DeviceMemory {
   void add_stage(std::uint32_t stage) {
     OfStage& made = stages_.emplace_back(OfStage{stage, {}});
     for (const bool stored : {false, true}) {
-      const StageBytes bytes =
-          stage_bytes(in_.costs, stage, stored, in_.parts.empty() ? 1 : in_.parts[stage]);
+      const StageHoldings held =
+          stage_holdings(in_.costs, stage, stored, in_.parts.empty() ? 1 : in_.parts[stage]);
       for (std::size_t kind = 0; kind < made.sums.size() / 2; ++kind)
-        made.sums[2 * kind + (stored ? 1 : 0)] = sums(stage, static_cast<OpKind>(kind), bytes);
+        made.sums[2 * kind + (stored ? 1 : 0)] = sums(stage, static_cast<OpKind>(kind), held);
       if (stored) continue;
-      for_each_constant_holding(bytes, in_.more_versions[stage],
-                                [&](Owner owner, std::int64_t held) { use_[owner] += held; });
+      for_each_constant_holding(held, in_.more_versions[stage],
+                                [&](Owner owner, std::int64_t bytes) { use_[owner] += bytes; });
     }
   }
-  Sums sums(std::uint32_t stage, OpKind kind, const StageBytes& bytes) const {
+  Sums sums(std::uint32_t stage, OpKind kind, const StageHoldings& held) const {
     const Op op{.stage = static_cast<std::uint16_t>(stage),
                 .kind = kind,
                 .flags = Op::receives | Op::sends};
@@ -193,7 +193,7 @@ class DeviceMemory {
         (change > 0 ? s.end_takes : s.end_frees) += change;
       }
     };
-    for_each_holding(op, bytes, whole ? in_.costs[stage].backward_microbatches : 1, add);
+    for_each_holding(op, held, whole ? in_.costs[stage].backward_microbatches : 1, add);
     return s;
   }
   const Sums& sums_of(const Op& op) const {

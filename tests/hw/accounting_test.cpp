@@ -28,17 +28,39 @@ StageSizes sizes() {
   return s;
 }
 
+constexpr LifePoint kStart{OpKind::forward, OpPoint::start},
+    kInput{OpKind::backward_input, OpPoint::end}, kWeight{OpKind::backward_weight, OpPoint::end};
+std::int64_t until_input(const StageHoldings& a) {
+  return a.between(Owner::activations, kStart, kInput);
+}
+std::int64_t until_weight(const StageHoldings& a) {
+  return a.between(Owner::activations, kStart, kWeight);
+}
+std::int64_t kept(const StageHoldings& a) {
+  return a.between(Owner::activations, kInput, kWeight);
+}
+std::int64_t workspace(const StageHoldings& a, OpKind kind) {
+  return a.between(Owner::workspace, {kind, OpPoint::start}, {kind, OpPoint::end});
+}
+std::int64_t input_message(const StageHoldings& a) {
+  return a.between(Owner::buffers, {OpKind::forward, OpPoint::departure}, kStart);
+}
+std::int64_t output_message(const StageHoldings& a) {
+  return a.between(Owner::buffers, {OpKind::forward, OpPoint::end},
+                   {OpKind::forward, OpPoint::arrival});
+}
+
 TEST(StatedBytes, AreTheCostsSplitAtTheEndOfTheInputGradient) {
-  const StageBytes a = accounted_bytes(stand_ins(), 0, sizes(), 4);
+  const StageHoldings a = accounted_bytes(stand_ins(), 0, sizes(), 4);
   EXPECT_EQ(a.weights, 20);
   EXPECT_EQ(a.version, 21);
   EXPECT_EQ(a.gradients, 22);
   EXPECT_EQ(a.optimizer, 23);
-  EXPECT_EQ(a.until_input, 60);
-  EXPECT_EQ(a.until_weight, 40);
-  EXPECT_EQ(a.kept, 0);
-  EXPECT_EQ(a.forward_workspace, 5);
-  EXPECT_EQ(a.backward_workspace, 6);
+  EXPECT_EQ(until_input(a), 60);
+  EXPECT_EQ(until_weight(a), 40);
+  EXPECT_EQ(kept(a), 0);
+  EXPECT_EQ(workspace(a, OpKind::forward), 5);
+  EXPECT_EQ(workspace(a, OpKind::backward), 6);
 }
 
 TEST(StatedBytes, OfAStoredMicrobatchAreThoseStatedForIt) {
@@ -46,38 +68,38 @@ TEST(StatedBytes, OfAStoredMicrobatchAreThoseStatedForIt) {
   plan.costs[0].stored = plan.costs[0].pass(false);
   plan.costs[0].stored->activation_bytes = 300;
   plan.costs[0].stored->backward_workspace_bytes = 4;
-  const StageBytes a = accounted_bytes(plan, 0, sizes(), 4, true);
-  EXPECT_EQ(a.until_input, 260);
-  EXPECT_EQ(a.until_weight, 40);
-  EXPECT_EQ(a.backward_workspace, 4);
+  const StageHoldings a = accounted_bytes(plan, 0, sizes(), 4, true);
+  EXPECT_EQ(until_input(a), 260);
+  EXPECT_EQ(until_weight(a), 40);
+  EXPECT_EQ(workspace(a, OpKind::backward), 4);
 }
 
 TEST(StatedBytes, ThatGrowAfterTheInputGradientAreMadeByIt) {
   RunPlan plan = stand_ins();
   plan.costs[0].activation_after_input_bytes = 130;
-  const StageBytes a = accounted_bytes(plan, 0, sizes(), 4);
-  EXPECT_EQ(a.until_input, 0);
-  EXPECT_EQ(a.until_weight, 100);
-  EXPECT_EQ(a.kept, 30);
+  const StageHoldings a = accounted_bytes(plan, 0, sizes(), 4);
+  EXPECT_EQ(until_input(a), 0);
+  EXPECT_EQ(until_weight(a), 100);
+  EXPECT_EQ(kept(a), 30);
 }
 
 TEST(StatedBytes, OfAMessageAreThoseOfTheStageThatMakesIt) {
   const RunPlan plan = stand_ins();
-  EXPECT_EQ(accounted_bytes(plan, 0, sizes(), 4).input_message, 0);
-  EXPECT_EQ(accounted_bytes(plan, 0, sizes(), 4).output_message, 10);
-  EXPECT_EQ(accounted_bytes(plan, 1, sizes(), 4).input_message, 10);
-  EXPECT_EQ(accounted_bytes(plan, 1, sizes(), 4).output_message, 0);
+  EXPECT_EQ(input_message(accounted_bytes(plan, 0, sizes(), 4)), 0);
+  EXPECT_EQ(output_message(accounted_bytes(plan, 0, sizes(), 4)), 10);
+  EXPECT_EQ(input_message(accounted_bytes(plan, 1, sizes(), 4)), 10);
+  EXPECT_EQ(output_message(accounted_bytes(plan, 1, sizes(), 4)), 0);
 }
 
 TEST(RealBytes, OfMixedPrecisionHaveAMasterBesideTheMoments) {
   RunPlan plan = stand_ins();
   plan.compute = Compute::transformer;
   plan.optimizer.kind = OptimizerSpec::Kind::adamw;
-  const StageBytes full = accounted_bytes(plan, 0, sizes(), 4);
+  const StageHoldings full = accounted_bytes(plan, 0, sizes(), 4);
   EXPECT_EQ(full.weights, 4000);
   EXPECT_EQ(full.gradients, 4000);
   EXPECT_EQ(full.optimizer, 8000);
-  const StageBytes mixed = accounted_bytes(plan, 0, sizes(), 2);
+  const StageHoldings mixed = accounted_bytes(plan, 0, sizes(), 2);
   EXPECT_EQ(mixed.weights, 2000);
   EXPECT_EQ(mixed.version, 2000);
   EXPECT_EQ(mixed.gradients, 4000);
@@ -90,14 +112,14 @@ TEST(RealBytes, KeepTheInputAsLongAsTheWeightGradientNeedsIt) {
   RunPlan plan = stand_ins();
   plan.compute = Compute::transformer;
   StageSizes s = sizes();
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_input, 32);
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_weight, 72);
+  EXPECT_EQ(until_input(accounted_bytes(plan, 1, s, 4)), 32);
+  EXPECT_EQ(until_weight(accounted_bytes(plan, 1, s, 4)), 72);
   s.weight_needs_input = false;
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_input, 40);
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).until_weight, 64);
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).forward_workspace, 256 + 16);
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).part_workspace, 512 + 8);
-  EXPECT_EQ(accounted_bytes(plan, 1, s, 4).backward_workspace, 512 + 8 + s.kept_bytes);
+  EXPECT_EQ(until_input(accounted_bytes(plan, 1, s, 4)), 40);
+  EXPECT_EQ(until_weight(accounted_bytes(plan, 1, s, 4)), 64);
+  EXPECT_EQ(workspace(accounted_bytes(plan, 1, s, 4), OpKind::forward), 256 + 16);
+  EXPECT_EQ(workspace(accounted_bytes(plan, 1, s, 4), OpKind::backward_input), 512 + 8);
+  EXPECT_EQ(workspace(accounted_bytes(plan, 1, s, 4), OpKind::backward), 512 + 8 + s.kept_bytes);
 }
 
 TEST(Payload, IsWhatIsStatedOnlyForStandInsOnAWallClock) {

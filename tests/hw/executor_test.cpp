@@ -368,16 +368,28 @@ std::vector<StageCosts> accounted_costs(const RunPlan& plan, bool splits_backwar
   std::vector<StageCosts> costs = plan.costs;
   for (std::uint32_t s = 0; s < costs.size(); ++s) {
     const auto stage = make_stage(plan, s, 4);
-    const StageBytes a = accounted_bytes(plan, s, stage->sizes(), 4);
+    const StageHoldings a = accounted_bytes(plan, s, stage->sizes(), 4);
     StageCosts& c = costs[s];
     c.weight_bytes = c.version_bytes = a.weights;
     c.gradient_bytes = a.gradients;
     c.optimizer_bytes = a.optimizer;
-    c.activation_bytes = a.until_input + a.until_weight;
-    c.activation_after_input_bytes = a.until_weight + a.kept;
-    c.forward_workspace_bytes = a.forward_workspace;
-    c.backward_workspace_bytes = splits_backward ? a.part_workspace : a.backward_workspace;
-    c.output_bytes = a.output_message;
+    const auto kept = [&](OpKind from, OpPoint at, OpKind until) {
+      return a.between(Owner::activations, {from, at}, {until, OpPoint::end});
+    };
+    const auto works = [&](OpKind kind) {
+      return a.between(Owner::workspace, {kind, OpPoint::start}, {kind, OpPoint::end});
+    };
+    const std::int64_t until_weight =
+        kept(OpKind::forward, OpPoint::start, OpKind::backward_weight);
+    c.activation_bytes =
+        kept(OpKind::forward, OpPoint::start, OpKind::backward_input) + until_weight;
+    c.activation_after_input_bytes =
+        until_weight + kept(OpKind::backward_input, OpPoint::end, OpKind::backward_weight);
+    c.forward_workspace_bytes = works(OpKind::forward);
+    c.backward_workspace_bytes =
+        works(splits_backward ? OpKind::backward_input : OpKind::backward);
+    c.output_bytes = a.between(Owner::buffers, {OpKind::forward, OpPoint::end},
+                               {OpKind::forward, OpPoint::arrival});
   }
   return costs;
 }

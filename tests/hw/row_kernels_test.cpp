@@ -319,7 +319,8 @@ TEST(RowKernels, UniformNumbersFillTheirIntervalAndDependOnAllOfTheCounter) {
 }
 
 TEST(RowKernels, TargetsAreTheNextTokensAndLowTokensAreFrequent) {
-  const TokenSource source{7, 3, 50, 100, 1000};
+  const TokenSource source{
+      .seed = 7, .microbatch = 3, .sequences = 50, .seq_length = 100, .vocab_size = 1000};
   std::vector<std::int32_t> tokens(5000), targets(5000);
   kernels::generate_tokens_each(HostTeam{}, source, tokens.data(), targets.data());
   for (std::size_t i = 0; i < tokens.size(); ++i) {

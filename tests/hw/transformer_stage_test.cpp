@@ -441,7 +441,10 @@ class SlowModel {
     return plus(x2, linear(gelu(z), name + " down", h));
   }
   double sequence_loss(std::int64_t sequence) const {
-    const TokenSource source{kSeed, 0, kSequences, spec_.seq_length, spec_.vocab_size};
+    const TokenSource source{.seed = kSeed,
+                             .sequences = kSequences,
+                             .seq_length = spec_.seq_length,
+                             .vocab_size = spec_.vocab_size};
     const std::int64_t h = spec_.hidden_size;
     Matrix x(static_cast<std::size_t>(spec_.seq_length));
     for (std::int64_t i = 0; i < spec_.seq_length; ++i)

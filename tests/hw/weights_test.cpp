@@ -34,6 +34,7 @@ class Counting : public Stage {
 class WeightVersions : public testing::Test {
  protected:
   WeightVersions() {
+    plan_.program.placement = loop_placement(1, 1, 1);
     plan_.program.microbatches_per_update = 2;
     plan_.optimizer.learning_rate = 0.5;
     bytes_.weights = 16, bytes_.version = 17, bytes_.gradients = 18, bytes_.optimizer = 19;
@@ -57,7 +58,7 @@ class WeightVersions : public testing::Test {
 
   RunPlan plan_;
   Counting stage_;
-  StageBytes bytes_;
+  StageHoldings bytes_;
   RunControl control_{0};
   HostClock clock_{true};
   HostDevice device_{0, control_, clock_};
