@@ -9,10 +9,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace penstock {
+
+struct KernelTimes;
 
 struct EfficiencyPoint {
   double hidden_size;
@@ -40,6 +43,8 @@ struct DeviceSpec {
   /// The file of measured times of kernels (models/kernels/kernel_times.hpp) by its name; of
   /// another device these are assumed by its peaks; empty: none is near enough.
   std::string kernels;
+  /// What that file says, where the stack asks for it (`kernels: measured`).
+  std::shared_ptr<const KernelTimes> kernel_times;
 
   /// Bytes a training job may use, or 0 when unknown:
   /// (memory - reserved) * (1 - slack) * (1 - headroom).

@@ -29,7 +29,10 @@ struct StackSpec {
 
   double matrix_efficiency = 0;      ///< share of peak; 0: a neutral stack
   std::string matrix_efficiency_of;  ///< devices it was measured on; empty: not said
-  double attention_efficiency = 0;   ///< of attention's two products; 0: as the matrices
+  /// Products and attention take what was measured of such kernels on the device, by their shapes
+  /// (models/cost/kernel_layer.hpp); the efficiencies are for devices of which nothing is known.
+  bool measured_kernels = false;
+  double attention_efficiency = 0;  ///< of attention's two products; 0: as the matrices
   /// The same where the size of a head is no multiple of 8 elements, which tensor cores need
   /// (NVIDIA, Matrix Multiplication Background, "Tensor Core Requirements"); 0: no difference.
   double misaligned_attention = 0;

@@ -513,6 +513,10 @@ const std::vector<KeyRow>& table() {
        "share of peak that matrix products reach; with it layers are taken apart, and the device's "
        "curve of whole layers is not used",
        D::fraction},
+      {"stack", "kernels", T::choice,
+       "do products and attention take what such kernels take on the device, as measured by their "
+       "shapes, or the efficiencies' times (default)?",
+       "none|measured"},
       {"stack", "matrix_efficiency_of", T::text,
        "the devices on which it was measured, such as 'H100, H200'; none: it is assumed"},
       {"stack", "attention_efficiency", T::quantity,

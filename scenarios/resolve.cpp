@@ -395,6 +395,11 @@ std::string note_on_assumed(const StackSpec& stack, const DeviceSpec& device) {
                      "`penstock calibrate` measures",
                      printable(device.name))
                : "";
+  if (device.kernel_times)
+    return device.kernel_times->device == device.name
+               ? ""
+               : fmt::format("kernels of {} are assumed as those of {}, by the ratio of the peaks",
+                             printable(device.name), device.kernel_times->device);
   const std::string known = fmt::format(", {},", stack.matrix_efficiency_of);
   if (stack.matrix_efficiency_of.empty() || device.matrix_efficiency > 0 ||
       known.find(fmt::format(", {},", device.name)) != std::string::npos)

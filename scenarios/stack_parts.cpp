@@ -38,6 +38,31 @@ constexpr StackNumber kNumbers[] = {
     {"reserved", &StackSpec::reserved_bytes, Dimension::bytes, false, true},
     {"allocator_slack", &StackSpec::allocator_slack, Dimension::fraction, false, true}};
 
+/// A product and attention of a large layer, at which a device's own shares of peak are taken.
+constexpr ProductShape kLargeProduct{8192, 8192, 8192};
+constexpr AttentionShape kLargeAttention{1, 4096, 64, 8, 128};
+
+/// Scales kernel times to what products and attention reach on the very machine, where its device
+/// says that (`matrix_efficiency`, `attention_efficiency`): software, power and cooling differ.
+void scale_to_machine(const DeviceSpec& device, KernelTimes& times) {
+  const double peak = times.peak_flops_per_s;
+  if (const auto s = times.product_s("bf16", kLargeProduct); s && device.matrix_efficiency > 0) {
+    const double flops = 2 * kLargeProduct.m * kLargeProduct.n * kLargeProduct.k;
+    const double factor = device.matrix_efficiency * peak * *s / flops;
+    for (ProductLaw& law : times.products) law.flops_per_s *= factor;
+    for (ExpertsLaw& law : times.experts) law.flops_per_s *= factor;
+  }
+  const auto attention = times.attention_s(AttentionKind::causal, "bf16", kLargeAttention);
+  if (!attention || device.attention_efficiency <= 0) return;
+  // Forward and backward: 2 and 5 products of s^2 / 2 pairs.
+  const double both = (2 + 5) * kLargeAttention.batch * kLargeAttention.heads *
+                      kLargeAttention.seq * kLargeAttention.seq * kLargeAttention.head_dim;
+  const double factor =
+      device.attention_efficiency * peak * *attention * (1 + times.attention_backward) / both;
+  for (AttentionLaw& law : times.attention)
+    for (double& rate : law.flops_per_s) rate *= factor;
+}
+
 }  // namespace
 
 std::span<const StackNumber> stack_numbers() { return kNumbers; }
@@ -48,6 +73,7 @@ StackSpec read_stack(const Section& section) {
   stack.fitted_on = section.text("fitted_on").value_or("");
   stack.matrix_efficiency_of = section.text("matrix_efficiency_of").value_or("");
   stack.overlaps_reduction = section.choice("reduction_overlap").value_or(0) == 1;
+  stack.measured_kernels = section.choice("kernels").value_or(0) == 1;
   stack.gathers_again = section.choice("gathered_inputs").value_or(0) == 1;
   for (const StackNumber& number : kNumbers) {
     if (const auto value = section.number(number.key))
@@ -55,6 +81,8 @@ StackSpec read_stack(const Section& section) {
     if (number.of_layers && section.has(number.key) && !section.has("matrix_efficiency"))
       section.refuse(number.key, fmt::format("'{}' needs 'matrix_efficiency'", number.key));
   }
+  if (stack.measured_kernels && !section.has("matrix_efficiency"))
+    section.refuse("kernels", "'kernels' needs 'matrix_efficiency', for devices without them");
   if (stack.allocator_slack.value_or(0) >= 1)
     section.refuse("allocator_slack", "'allocator_slack' must be below 100%");
   for (const char* key : {"matrix_efficiency", "attention_efficiency", "link_efficiency"})
@@ -79,6 +107,10 @@ void apply_to_cluster(const StackSpec& stack, Cluster& cluster) {
     node.intra.latency_s = stack.node_latency_s.value_or(node.intra.latency_s);
     node.inter.latency_s = stack.link_latency_s.value_or(node.inter.latency_s);
     node.device.allocator_slack = stack.allocator_slack.value_or(node.device.allocator_slack);
+    if (auto times = stack.measured_kernels ? load_kernel_times(node.device) : std::nullopt) {
+      scale_to_machine(node.device, *times);
+      node.device.kernel_times = std::make_shared<const KernelTimes>(*std::move(times));
+    }
     if (stack.reserved_bytes) node.device.reserved_bytes = std::llround(*stack.reserved_bytes);
   };
   apply(cluster);

@@ -3,6 +3,7 @@
 // the neutral stack says and what one that takes layers apart (models/stack.hpp).
 #pragma once
 
+#include "models/cost/kernel_layer.hpp"
 #include "models/cost/stage_job.hpp"
 
 namespace penstock {
@@ -46,6 +47,7 @@ class LayerSeconds {
   double per_token_s(double bytes) const;
   double operands_s(double bytes) const;
   double traffic_s(double bytes) const;
+  double moved_s(double traffic, double times) const;
   double attention_s(const LayerWork& work) const;
   double products_s(const LayerWork& work) const;
   double modules_s(const LayerWork& work) const;
@@ -56,6 +58,7 @@ class LayerSeconds {
   double op_s(double flops, double kernels, double read_s, double repeated) const;
 
   const StageJob& job_;
+  std::optional<KernelLayer> kernels_;  // where the stack and the device have them
   double peak_ = 0, rate_ = 0, repeated_s_ = 0;
   Parts kept_, again_, head_;  // of a layer: kept, and recomputed in full
 };

@@ -2,12 +2,14 @@
 // Stacks: a layer taken apart costs what its parts cost, and the neutral stack says nothing.
 #include "models/stack.hpp"
 
+#include "models/kernels/kernel_times.hpp"
 #include "models/stage_costs.hpp"
 #include "tests/models/hand_made.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 
 namespace penstock::stack_test {
 namespace {
@@ -290,6 +292,65 @@ TEST(Stack, OptimizerMovesWhatItSays) {
               1 + 30 * 4.0 * static_cast<double>(gpt_small().layer_parameters()) / 1e12, 1e-9);
   EXPECT_DOUBLE_EQ(c[1][OpKind::forward].seconds,
                    costs_with({}, gpt_small(), {4, 4, 4})[1][OpKind::forward].seconds);
+}
+
+/// Products at 0.25 TFLOP/s forward and whatever their sides, attention at 0.125, each kernel 1 us.
+KernelTimes slow_kernels() {
+  KernelTimes times;
+  times.device = "plain";
+  times.peak_flops_per_s = 1e12;
+  times.memory_bytes_per_s = 1e12;
+  times.multiprocessors = 1e-9;  // so no wave is left open
+  times.attention_backward = 3;
+  ProductLaw product;
+  product.type = "bf16";
+  product.flops_per_s = 0.25e12;
+  product.launch_s = 1e-6;
+  product.bytes_per_s = product.split_bytes_per_s = 1e12;
+  product.tile_losses = {0, 0, 0};
+  product.split_s = 1e9;
+  product.patience_s = 1;
+  times.products = {product};
+  AttentionLaw attention;
+  attention.type = "bf16";
+  attention.head_dims = {128};
+  attention.flops_per_s = {0.125e12};
+  attention.launch_s = 1e-6;
+  attention.bytes_per_s = attention.kv_bytes_per_s = 1e30;
+  times.attention = {attention};
+  return times;
+}
+
+TEST(Stack, MeasuredKernelsGoBeforeEfficiencies) {
+  const TransformerSpec llama = llama_3_8b();
+  DeviceSpec device = plain_device();  // of no bandwidth: nothing but kernels takes time
+  const auto seconds = [&](int tensor, OpKind kind) {
+    return stage_costs(llama, device, {1, 1, 1},
+                       {.tensor = {.degree = tensor}, .stack = plain_stack()})[1][kind]
+        .seconds;
+  };
+  const double efficient = seconds(1, OpKind::forward);
+  device.kernel_times = std::make_shared<const KernelTimes>(slow_kernels());
+  const double products = llama.layer_weight_flops(1) / 0.25e12;
+  const double attention = llama.layer_attention_flops(1) / 2 / 0.125e12;  // half is masked
+  EXPECT_NE(seconds(1, OpKind::forward), efficient);
+  EXPECT_NEAR(seconds(1, OpKind::forward), products + attention + 5e-6, 1e-6);
+  EXPECT_NEAR(seconds(1, OpKind::backward_input), products + 3 * attention + 7e-6, 1e-5);
+  // 2 bytes of each element's sum take time of their own.
+  const double matrices = llama.layer_weight_flops(1) / (2.0 * 8192);
+  EXPECT_NEAR(seconds(1, OpKind::backward_weight), products + 2 * matrices / 1e12 + 4e-6, 1e-5);
+  EXPECT_NEAR(seconds(4, OpKind::forward), (products + attention) / 4 + 5e-6, 1e-5);
+}
+
+TEST(Stack, OfATypeWithoutKernelsTheEfficienciesHold) {
+  TransformerSpec llama = llama_3_8b();
+  DeviceSpec device = plain_device();
+  device.kernel_times = std::make_shared<const KernelTimes>(slow_kernels());
+  llama.compute_type = "fp32";
+  const auto forward = [&](const DeviceSpec& d) {
+    return stage_costs(llama, d, {1, 1, 1}, {.stack = plain_stack()})[1][OpKind::forward].seconds;
+  };
+  EXPECT_EQ(forward(device), forward(plain_device()));
 }
 
 }  // namespace
