@@ -250,7 +250,7 @@ void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
   visit("nodes", r.nodes);
 }
 
-void each_field(Like<Division> auto& d, auto&& visit) {
+void each_field(Like<StageDivision> auto& d, auto&& visit) {
   visit("tensor", d.tensor, {1, 1 << 16});
   visit("sequence", d.sequence);
   visit("replicas", d.replicas);
@@ -360,6 +360,18 @@ void check_reduction(const RunPlan& plan, const auto& expect) {
   expect(!complete || std::ranges::all_of(r.parts, is_whole),
          "the shares of a position's reduction.parts must add up to 1, those of a stage in the "
          "order in which they are ready");
+  const auto of_its_stages = [&](std::uint32_t p) {
+    const std::vector<std::uint32_t>& stages = placement.stages_at(p);
+    std::set<std::uint32_t> named;
+    for (const ReducedPart& part : r.parts[p])
+      if (part.stage != GradientBucket::kAllStages) named.insert(part.stage);
+    const std::set<std::uint32_t> all(stages.begin(), stages.end());
+    return named.empty() || named == all;
+  };
+  bool staged = true;
+  for (std::uint32_t p = 0; complete && p < r.parts.size(); ++p)
+    staged = staged && of_its_stages(std::min(p, placement.mirror_of(p)));
+  expect(staged, "reduction.parts that name stages must name each of their position's");
   const auto ranks = static_cast<std::size_t>(ranks_of(plan));
   const std::set<int> different(r.gpus.begin(), r.gpus.end());
   expect(r.gpus.empty() || (r.gpus.size() == ranks && different.size() == ranks),
@@ -378,7 +390,7 @@ void check_reduction(const RunPlan& plan, const auto& expect) {
 
 /// Ranks divide a real model evenly.
 void check_division(const RunPlan& plan, const auto& expect) {
-  const Division& d = plan.division;
+  const StageDivision& d = plan.division;
   const TransformerSpec& m = plan.model;
   expect(d.tensor == 1 ||
              (plan.compute == Compute::transformer && m.num_attention_heads % d.tensor == 0 &&

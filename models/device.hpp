@@ -24,6 +24,12 @@ struct EfficiencyPoint {
   bool operator==(const EfficiencyPoint&) const = default;
 };
 
+/// Follows from the name of its file and the numbers of the device: it tells no devices apart.
+struct KernelsOfFile : std::shared_ptr<const KernelTimes> {
+  using std::shared_ptr<const KernelTimes>::shared_ptr;
+  friend bool operator==(const KernelsOfFile&, const KernelsOfFile&) { return true; }
+};
+
 struct DeviceSpec {
   std::string name;
   std::int64_t memory_bytes = 0;    ///< 0: unknown
@@ -44,7 +50,7 @@ struct DeviceSpec {
   /// another device these are assumed by its peaks; empty: none is near enough.
   std::string kernels;
   /// What that file says, where the stack asks for it (`kernels: measured`).
-  std::shared_ptr<const KernelTimes> kernel_times;
+  KernelsOfFile kernel_times;
 
   /// Bytes a training job may use, or 0 when unknown:
   /// (memory - reserved) * (1 - slack) * (1 - headroom).

@@ -72,7 +72,8 @@ bool sets(const Settings& set, std::string_view key) {
 /// What people set for a job that has several replicas, tensor ranks or stages, and this one lacks.
 Settings usual_keys(const Scenario& s) {
   Settings keys;
-  if (s.mesh.sharers() > 1 && !s.schedule->asynchronous && !overlaps_reduction(s))
+  const bool reduces = s.mesh.sharers() > 1 || s.schedule->layout == Layout::mirrored;
+  if (reduces && !s.schedule->asynchronous && !overlaps_reduction(s))
     keys.emplace_back("pipeline.reduction.overlap", "backward");
   if (s.transformer && !s.layer_profile) {
     const bool replicas = s.mesh.width.alike() && s.mesh.width.at(0) > 1;
@@ -506,13 +507,6 @@ std::optional<Advice> on_more_gpus(const Scenario& scenario, const Outcome& toda
 }
 
 }  // namespace
-
-bool overlaps_reduction(const Scenario& scenario) {
-  const auto early = [](const GradientBucket& bucket) { return bucket.ready < 1; };
-  return std::ranges::any_of(scenario.reduction.buckets, [&](const auto& buckets) {
-    return std::ranges::any_of(buckets, early);
-  });
-}
 
 ChangesStudy study_changes(const Simulation& simulation, const Result& result, AdviceBudget& budget,
                            const std::function<bool(const Scenario&)>& allowed,

@@ -16,9 +16,6 @@
 
 namespace penstock {
 
-/// Are gradients reduced beside the last backward, in part at least?
-bool overlaps_reduction(const Scenario& scenario);
-
 struct ChangesStudy {
   std::vector<Advice> found;
   bool tried = false;              ///< were all changes looked at?

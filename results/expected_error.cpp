@@ -57,7 +57,7 @@ bool same_numbers(const StackSpec& a, const StackSpec& b) {
     return std::visit([&](auto field) { return a.*field == b.*field; }, number.field);
   };
   return std::ranges::all_of(stack_numbers(), same) && a.gathers_again == b.gathers_again &&
-         a.overlaps_reduction == b.overlaps_reduction;
+         a.overlaps_reduction == b.overlaps_reduction && a.measured_kernels == b.measured_kernels;
 }
 
 /// But for its memory, which other jobs of the kind may have more or less of.

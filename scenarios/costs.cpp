@@ -263,7 +263,11 @@ CostedStages cost_stages(const Specification& spec, const Parallelism& job, cons
   }
   // Some microbatches are recomputed and some are not.
   Parallelism storing = job;
-  storing.recompute = Recompute::none;
+  storing.recompute = job.recompute.map([](const Recomputation& of_stage) {
+    Recomputation none;
+    none.offload = of_stage.offload;
+    return none;
+  });
   CostedStages stored = cost_once(spec, storing, cluster, stages.layers, overlap);
   add_stored(stages.costs, stored.costs);
   for (std::size_t kind = 0; kind < stages.unlike.costs.size(); ++kind)

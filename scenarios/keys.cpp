@@ -82,7 +82,7 @@ const std::vector<KeyRow>& table() {
        "share of what layers keep for the backward that waits in the memory of the host, from 0 "
        "(default) to 1, or a list with one per virtual stage: copied out under F and in under B, "
        "over the cluster's `pcie`",
-       D::number},
+       D::fraction},
       {"pipeline", "memory_limit", T::quantity_per_stage,
        "schedules that search: activations a device may hold, in multiples of 1F1B's largest peak, "
        "or a list with one limit per device"},

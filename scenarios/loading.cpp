@@ -216,7 +216,12 @@ KernelTimes load_kernel_file(const std::string& name) {
 std::optional<KernelTimes> load_kernel_times(const DeviceSpec& device) {
   if (device.kernels.empty()) return std::nullopt;
   KernelTimes times = load_kernel_file(device.kernels);
-  if (times.device == device.name) return times;
+  if (times.device == device.name) {
+    const DeviceSpec shipped = load_device(device.name);
+    if (shipped.peak_flops_per_s == device.peak_flops_per_s &&
+        shipped.memory_bytes_per_s == device.memory_bytes_per_s)
+      return times;
+  }
   double peak = 0;
   for (const char* type : {"fp16", "bf16"})
     if (const auto rate = device.peak_flops_per_s.find(type); rate != device.peak_flops_per_s.end())

@@ -162,13 +162,6 @@ void add_recompute(Flags& flags, const Recomputation& r) {
   flags.add_flag("recompute-num-layers", r.layers);
 }
 
-/// Does a part of the gradient leave before the backward has ended?
-bool overlaps_reduction(const Scenario& s) {
-  return s.mesh.sharers() > 1 && std::ranges::any_of(s.reduction.buckets, [](const auto& buckets) {
-           return std::ranges::any_of(buckets, [](const GradientBucket& b) { return b.ready < 1; });
-         });
-}
-
 /// What is of the simulation rather than of the job, and what flags say.
 constexpr std::string_view kSaid[] = {
     "name",  "batches",  "samples_per_epoch", "most_ops",  // the simulation's
@@ -266,7 +259,7 @@ std::string megatron_arguments(const Scenario& s) {
                  s.microbatch_size * s.shape.microbatches_per_update * s.mesh.most());
   add_recompute(flags, *recomputation_of_all(s));
   if (s.distributed_optimizer) flags.add_flag("use-distributed-optimizer");
-  if (overlaps_reduction(s)) flags.add_flag("overlap-grad-reduce");
+  if (s.mesh.sharers() > 1 && overlaps_reduction(s)) flags.add_flag("overlap-grad-reduce");
   return flags.text();
 }
 

@@ -99,4 +99,13 @@ std::vector<GradientBucket> with_weights_last(const ParameterBytes& bytes,
   return buckets;
 }
 
+bool overlaps_reduction(const Scenario& scenario) {
+  return std::ranges::any_of(scenario.reduction.buckets, [](const auto& buckets) {
+    return std::ranges::any_of(buckets, [&](const GradientBucket& bucket) {
+      return bucket.stage != GradientBucket::kAllStages &&
+             (bucket.ready < 1 || bucket.stage != buckets.front().stage);
+    });
+  });
+}
+
 }  // namespace penstock

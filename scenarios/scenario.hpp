@@ -167,6 +167,10 @@ struct Scenario : Parallelism {
   std::int64_t capacity_bytes(int device) const;
 };
 
+/// Does a part of the gradients leave before all of a device's are there: within its stage's last
+/// backward, or before those of another stage?
+bool overlaps_reduction(const Scenario& scenario);
+
 /// The stages' costs with the times that their reductions take on this cluster.
 std::vector<StageCosts> with_reduction_times(std::vector<StageCosts> costs, const Parallelism& job,
                                              const Cluster& cluster,

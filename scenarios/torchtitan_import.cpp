@@ -134,7 +134,9 @@ class Titan {
   void asynchronous_tensor() {
     for (const char* key :
          {"parallelism.enable_async_tensor_parallel", "experimental.enable_async_tensor_parallel"})
-      if (is_true(notes_.word(key, "pipeline.tensor_overlap"))) d_.tensor_overlap = true;
+      if (is_true(notes_.word(key, d_.tensor > 1 ? "pipeline.tensor_overlap: true"
+                                                 : "nothing, without tensor parallelism")))
+        d_.tensor_overlap = true;
   }
 
   void width() {

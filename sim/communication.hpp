@@ -12,7 +12,7 @@
 //             exposed = time a device stands idle in front of its STEP (detached reductions) or
 //                       inside of and in front of its REDUCE_GRAD while that reduction is under
 //                       way and no send of its own holds it
-//   inner axes of the mesh, together
+//   exchanges inside of ops (inner axes of the mesh, the host), together
 //             exposed = sum over ops of the length of the op less its computing
 //             total   = of collectives that the computing waits for, the same: each layer waits for
 //                       its all-reduces (Shoeybi et al., 2019, "Megatron-LM", section 3), or for

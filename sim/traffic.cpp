@@ -102,6 +102,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
       placement_(program.placement),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
   for (auto& of_axis : first_collective_) of_axis.fill(kNoOp);
+  ranks_.fill(1);
   for (const Axis axis : kInnerAxes) ranks_[static_cast<std::size_t>(axis)] = mesh.size(axis);
   Network network(cluster);
   add_messages(program, mesh, network);

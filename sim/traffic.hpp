@@ -125,7 +125,7 @@ class Traffic {
   Placement placement_;
   std::vector<Transfer> transfers_;
   std::uint32_t messages_ = 0;
-  ByExchangeAxis<int> ranks_{1, 1, 1};
+  ByExchangeAxis<int> ranks_{};
   std::vector<AxisCollective> collectives_;
   ByExchangeAxis<ByCollective<std::uint32_t>> first_collective_{};
   std::vector<std::vector<GradientBucket>> buckets_;  // per replica group

@@ -115,6 +115,11 @@ class SpanReader {
     made.iteration = whole_number(attribute(span, "megatron.iteration"));
     made.microbatches = whole_number(attribute(span, "megatron.num_microbatches"));
     made.microbatch = whole_number(attribute(span, "megatron.microbatch_id"));
+    constexpr std::int64_t kMost = 1 << 24;
+    if (made.microbatches.value_or(1) < 1 || made.microbatches.value_or(1) > kMost ||
+        made.microbatch.value_or(0) < 0 || made.microbatch.value_or(0) >= kMost)
+      return add_problem(fmt::format(
+          "a span {} has a microbatch_id or num_microbatches that no run has", made.name));
     spans.push_back(std::move(made));
   }
 
@@ -226,7 +231,7 @@ class RecordingMaker {
     run.complete = spans_.size() == devices;
     if (!run.complete) {
       run.stopped_because = fmt::format(
-          "spans of {} of {} stages were exported (MEGATRON_OTEL_RANK_STRATEGY=all_ranks "
+          "spans of {} of {} stages and replicas were exported (MEGATRON_OTEL_RANK_STRATEGY=all_ranks "
           "exports all)",
           spans_.size(), devices);
     }

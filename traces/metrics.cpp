@@ -87,7 +87,10 @@ class GapFinder {
 class CriticalPath {
  public:
   CriticalPath(const TimelineView& view, const ReductionParts& parts)
-      : view_(view), barriers_(view.program), parts_(parts) {}
+      : view_(view), barriers_(view.program), parts_(parts) {
+    const auto several = [](const auto& known) { return known.size() > 1; };
+    if (std::ranges::any_of(parts, several)) ends_ = GradientEnds(view.program);
+  }
 
   std::vector<PathSegment> trace() {
     std::uint32_t g = last_op();
@@ -196,7 +199,7 @@ class CriticalPath {
     double at_s;
     double rest_s;  ///< of the parts from there on, alone
     std::uint32_t member;
-    double ready;  ///< of the part
+    std::uint32_t early;  ///< the op within which it was there; kNoOp: when the member came
   };
 
   /// Adds the reduction that ends with REDUCE_GRAD g, and those it stood in line behind; returns
@@ -207,9 +210,9 @@ class CriticalPath {
       g = earlier_reduction(g);
       pause = add_reduction(g);
     }
-    if (pause.ready >= 1) return cause_at(pause.member, pause.at_s);
+    if (pause.early == kNoOp) return cause_at(pause.member, pause.at_s);
     until_s_ = pause.at_s;
-    return view_.program.ops.previous_compute(device_of(pause.member), pause.member);
+    return pause.early;
   }
 
   Pause add_reduction(std::uint32_t g) {
@@ -229,36 +232,45 @@ class CriticalPath {
     const auto& known = parts_of(g);
     const auto& parts = known.empty() ? kWhole : known;
     double rest_s = 0;
-    Pause best{-1, 0, kNoOp, 1};
+    Pause best{-1, 0, kNoOp, kNoOp};
     for (std::size_t k = parts.size(); k-- > 0;) {
       rest_s += parts[k].seconds;
-      const Pause pause = last_member_of(g, parts[k].ready, rest_s);
+      const Pause pause = last_member_of(g, parts[k], rest_s);
       if (best.member == kNoOp || pause.at_s + rest_s > best.at_s + best.rest_s) best = pause;
     }
     const std::uint32_t before = earlier_reduction(g);
     if (before == kNoOp || !view_.timeline.has_message(before)) return best;
     const double free_s = view_.timeline.message(before).end_s;
-    if (free_s + rest_s > best.at_s + best.rest_s) return {free_s, rest_s, kNoOp, 1};
+    if (free_s + rest_s > best.at_s + best.rest_s) return {free_s, rest_s, kNoOp, kNoOp};
     return best;
   }
 
   /// The last replica to have a part of its gradient.
-  Pause last_member_of(std::uint32_t g, double ready, double rest_s) {
+  Pause last_member_of(std::uint32_t g, const ReductionPart& part, double rest_s) {
     const std::uint32_t update = view_.program.local(view_.program.ops[g]);
-    Pause last{-1, rest_s, kNoOp, ready};
+    Pause last{-1, rest_s, kNoOp, kNoOp};
     for (int d = 0; d < view_.program.ops.devices(); ++d) {
       if (!reduce_together(d, device_of(g))) continue;
       const std::uint32_t member = of_update(d, OpKind::reduce_grad, update);
       if (member == kNoOp) continue;
-      const double at_s = ready < 1 ? within_backward(d, member, ready) : arrival(member);
-      if (at_s > last.at_s) last = {at_s, rest_s, member, ready};
+      const std::uint32_t early = early_op(d, member, part);
+      const double at_s = early == kNoOp ? arrival(member) : within(early, part.ready);
+      if (at_s > last.at_s) last = {at_s, rest_s, member, early};
     }
     return last;
   }
 
-  double within_backward(int device, std::uint32_t reduce, double share) const {
-    const Span& span = view_.timeline.op(view_.program.ops.previous_compute(device, reduce));
-    return span.start_s + share * span.length_s();
+  /// The op within which, or at whose end, a part was there before its device came to the
+  /// reduction; kNoOp where there is none.
+  std::uint32_t early_op(int device, std::uint32_t reduce, const ReductionPart& part) const {
+    const std::uint32_t last = ends_.last_of(reduce, part.stage);
+    const bool early = last != kNoOp &&
+                       (part.ready < 1 || last < view_.program.ops.previous_compute(device, reduce));
+    return early ? last : kNoOp;
+  }
+  double within(std::uint32_t g, double share) const {
+    const Span& span = view_.timeline.op(g);
+    return share < 1 ? span.start_s + share * span.length_s() : span.end_s;
   }
 
   /// When a device came to its REDUCE_GRAD.
@@ -373,6 +385,7 @@ class CriticalPath {
   const TimelineView& view_;
   Barriers barriers_;
   const ReductionParts& parts_;
+  GradientEnds ends_;
   std::vector<PathSegment> path_;
   double until_s_ = -1;  // where the op added next is left; < 0: at its end
   std::vector<std::vector<std::uint32_t>> steps_, reductions_;  // per device, made when needed

@@ -68,11 +68,12 @@ struct PathSegment {
 };
 inline constexpr std::string_view kPathKindNames[] = {"compute", "transfer", "reduction", "wait"};
 
-/// A part of a gradient reduction: it can start when `ready` of the last backward's time has
-/// passed on every replica, and takes `seconds` where nothing else uses its links.
+/// A part of a gradient reduction: it can start when `ready` of the time of its stage's last
+/// backward has passed on every replica, and takes `seconds` where nothing else uses its links.
 struct ReductionPart {
   double ready = 1;
   double seconds = 0;
+  std::uint16_t stage = GradientBucket::kAllStages;
 };
 /// By replica group of Barriers.
 using ReductionParts = std::vector<std::vector<ReductionPart>>;

@@ -22,10 +22,6 @@ bool add_products(const StageJob& job, double rows, double columns, KernelLayer&
   return true;
 }
 
-/// Do tensor ranks divide what a product makes? A square matrix is the projection's, whose input
-/// they divide.
-bool divides_columns(const Module& m) { return m.operands.whole == m.rows && m.rows != m.columns; }
-
 void add_attention(const StageJob& job, KernelLayer& sum) {
   const TransformerSpec& model = job.model;
   const double t = job.tensor.degree, head = static_cast<double>(model.head_size());
@@ -49,7 +45,7 @@ std::optional<KernelLayer> kernel_layer(const StageJob& job) {
   const double t = job.tensor.degree;
   for (const Module& m : job.layer.modules()) {
     if (m.kind != Module::Kind::product) continue;
-    const bool columns = divides_columns(m);
+    const bool columns = m.by_columns;
     if (!add_products(job, static_cast<double>(m.rows) / (columns ? 1 : t),
                       static_cast<double>(m.columns) / (columns ? t : 1), sum))
       return std::nullopt;

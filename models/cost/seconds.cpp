@@ -161,14 +161,17 @@ LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
   const double input =
       k.input_s + k.attention_backward_s.value_or(2 * attention) + back + modules_s(again);
   // Among the tensor ranks, as far as the host's launches hide under it.
-  const double sum_s = job_.tensor_sum.seconds(job_.model.layer_input_bytes(job_.b));
+  const double sum_s =
+      job_.tensor.overlap ? 0 : job_.tensor_sum.seconds(job_.model.layer_input_bytes(job_.b));
   const double exchange = job_.forward.sums * sum_s;
   const double gathers = job_.tensor.sequence && !job_.keeps_gathered() ? exchange / 2 : 0;
   Parts p;
   p.forward_s = joined(forward, stack.forward_host_s + host, exchange);
   p.input_s = joined(input, host_back + (in_full ? 1 : 0) * (stack.forward_host_s + host),
                      exchange + again.sums * sum_s);
-  p.weight_s = joined(k.weight_s + back + accumulation_s(job_.layer.parameters(job_.tensor)),
+  // Measured kernels add up gradients themselves.
+  const double adds = kernels_ ? 0 : accumulation_s(job_.layer.parameters(job_.tensor));
+  p.weight_s = joined(k.weight_s + back + adds,
                       host_back, gathers);
   return p;
 }
@@ -180,10 +183,10 @@ LayerSeconds::Parts LayerSeconds::head_by_parts() const {
                         operands_s(model.head_operand_bytes(job_.b, job_.tensor));
   const double logits =
       per_token_s(job_.stack.logits_traffic * static_cast<double>(model.vocab_rows(job_.tensor)));
-  const KernelLayer k =
-      (kernels_ ? kernel_head(job_) : std::nullopt).value_or(KernelLayer{matrix, matrix, matrix});
+  const std::optional<KernelLayer> measured = kernels_ ? kernel_head(job_) : std::nullopt;
+  const KernelLayer k = measured.value_or(KernelLayer{matrix, matrix, matrix});
   return {k.forward_s + logits, k.input_s + logits,
-          k.weight_s + accumulation_s(model.head_parameters(job_.tensor))};
+          k.weight_s + (measured ? 0 : accumulation_s(model.head_parameters(job_.tensor)))};
 }
 
 StageSeconds LayerSeconds::by_parts(int layers, bool first, bool last) const {

@@ -13,6 +13,7 @@ double real(std::int64_t value) { return static_cast<double>(value); }
 Module product(std::string_view name, std::int64_t rows, std::int64_t columns, bool by_columns,
                bool bias) {
   Module m{.name = name, .kind = Module::Kind::product, .rows = rows, .columns = columns};
+  m.by_columns = by_columns;
   m.operands = by_columns ? Elements{rows, columns} : Elements{columns, rows};
   if (bias) m.vectors = by_columns ? Elements{0, columns} : Elements{columns, 0};
   return m;

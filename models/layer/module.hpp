@@ -45,6 +45,7 @@ struct Module {
   std::string_view name;
   Kind kind = Kind::elementwise;
   std::int64_t rows = 0, columns = 0;  ///< product: of its matrix, k x n; ranks divide one of them
+  bool by_columns = false;             ///< ranks divide what it makes, not what it reads
   Elements operands{};                 ///< product: input and result of a token
   Elements vectors{};                  ///< biases, norms' weights
   Elements moved{};                    ///< elementwise: read and written of a token, F or backward

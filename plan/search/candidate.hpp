@@ -149,8 +149,9 @@ class Problem {
   /// simulated, or not in the time there is.
   std::int64_t most_ops() const { return most_ops_; }
   void set_most_ops(std::int64_t most) { most_ops_ = std::min(most, most_ops_); }
-  /// Do candidates with tensor ranks send parts of messages?
+  /// Do candidates with sequence parallelism exchange beside products?
   bool tensor_overlap() const { return tensor_overlap_; }
+  /// Do candidates with tensor ranks send parts of messages?
   bool transfers_divided() const { return transfers_divided_; }
   /// That the search can cut between: those of a long profile are joined until few are left.
   int layers() const { return static_cast<int>(joined_.size()); }

@@ -367,10 +367,17 @@ std::vector<std::string> FullPlan::not_searched() const {
   if (std::ranges::any_of(offers, short_stages))
     out.emplace_back("stages without layers (of the embedding or the LM head alone)");
   const auto reduces_after = [](const Offer& offer) {
-    return offer.plan.choice.family.shape.sharers() > 1 && !overlaps_reduction(offer.scenario);
+    const PlanFamily& family = offer.plan.choice.family;
+    return (family.shape.sharers() > 1 || family.schedule->layout == Layout::mirrored) &&
+           !overlaps_reduction(offer.scenario);
+  };
+  const auto may_overlap = [&](const Offer& offer) {
+    return problem.may_overlap(offer.plan.choice.family);
   };
   if (std::ranges::any_of(offers, reduces_after))
-    out.emplace_back("gradient reduction beside the backward, but for the three best plans");
+    out.push_back(fmt::format(
+        "gradient reduction beside the backward{}",
+        std::ranges::any_of(offers, may_overlap) ? ", but for the three best plans" : ""));
   out.emplace_back("sharded gradients or weights (ZeRO-2, ZeRO-3)");
   out.emplace_back(axes.contexts.size() > 1 || problem.context()
                        ? "expert parallelism"

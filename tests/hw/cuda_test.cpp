@@ -478,7 +478,9 @@ TEST_F(Gpu, AttentionGeluAndLossesAgreeWithTheHost) {
         math.attention_softmax_backward(shape, p, d);
         math.gelu(rows * keys, d, d);
         math.gelu_backward(rows * keys, d, p, d);
-        math.generate_tokens({7, 1, 8, 8, keys}, {}, targets);
+        math.generate_tokens(
+            {.seed = 7, .microbatch = 1, .sequences = 8, .seq_length = 8, .vocab_size = keys}, {},
+            targets);
         math.cross_entropy(rows, keys, d, targets, losses, loss);
         math.cross_entropy_backward(rows, keys, targets, d);
         std::vector<float> all = downloaded(device, d, rows * keys);
@@ -672,7 +674,12 @@ TEST_F(Gpu, EmbeddingsAndStoredProbabilitiesAgreeWithTheHost) {
           [&](Device& device, Math& math) {
             constexpr std::int64_t rows = 12, length = 6, vocabulary = 9;
             const Tensor tokens{device.allocate(kComputeQueue, rows * 4)};
-            math.generate_tokens({5, 1, 2, length, vocabulary}, tokens, {});
+            math.generate_tokens({.seed = 5,
+                                  .microbatch = 1,
+                                  .sequences = 2,
+                                  .seq_length = length,
+                                  .vocab_size = vocabulary},
+                                 tokens, {});
             const Tensor table = working(device, short_numbers(vocabulary * cols, 1));
             const Tensor places = working(device, short_numbers(length * cols, 2));
             const Tensor y = working(device, short_numbers(rows * cols, 3));
