@@ -72,8 +72,7 @@ inline constexpr std::uint32_t kHeldOut = std::uint32_t{1} << 31;
 struct TokenSource {
   std::uint64_t seed = 0;
   std::uint32_t microbatch = 0;
-  std::int64_t sequences = 0;       ///< per microbatch, or of the part of it
-  std::int64_t first_sequence = 0;  ///< of that part
+  std::int64_t sequences = 0;  ///< per microbatch, or of the part of it
   std::int64_t seq_length = 0;
   std::int64_t vocab_size = 0;
   enum class Kind : std::uint8_t { generated, markov, text } kind = Kind::generated;
@@ -83,6 +82,7 @@ struct TokenSource {
   /// text: a sequence is a window of it, of which it has more than one. On the host.
   const unsigned char* text = nullptr;
   std::int64_t text_bytes = 0;
+  std::int64_t first_sequence = 0;  ///< of a part
   /// Tokens are counted from here on, and are -1 outside of so many; 0: all of the vocabulary.
   std::int64_t first = 0, count = 0;
   std::int64_t rows() const { return sequences * seq_length; }

@@ -18,7 +18,7 @@ namespace penstock {
 
 /// How the GPUs that are one device of the Program divide its work. Each of them is a rank of the
 /// run; those of a device follow one another.
-struct StageDivision {
+struct RankDivision {
   int tensor = 1;         ///< ranks that divide every layer (Megatron's tensor parallelism)
   bool sequence = false;  ///< they divide norms and messages, too (sequence parallelism)
   /// By position: replicas that divide every microbatch instead of taking turns (DAPPLE's), each of
@@ -92,7 +92,7 @@ struct RunPlan {
   Program program;
   std::vector<StageCosts> costs;  ///< per virtual stage
   std::vector<Channel> channels;  ///< every channel the Program's messages use, once
-  StageDivision division;
+  RankDivision division;
   std::vector<ExchangeSeconds> exchange_s;  ///< of those that take time
   ReductionPlan reduction;
   Compute compute = Compute::stand_in;

@@ -250,7 +250,7 @@ void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
   visit("nodes", r.nodes);
 }
 
-void each_field(Like<StageDivision> auto& d, auto&& visit) {
+void each_field(Like<RankDivision> auto& d, auto&& visit) {
   visit("tensor", d.tensor, {1, 1 << 16});
   visit("sequence", d.sequence);
   visit("replicas", d.replicas);
@@ -390,7 +390,7 @@ void check_reduction(const RunPlan& plan, const auto& expect) {
 
 /// Ranks divide a real model evenly.
 void check_division(const RunPlan& plan, const auto& expect) {
-  const StageDivision& d = plan.division;
+  const RankDivision& d = plan.division;
   const TransformerSpec& m = plan.model;
   expect(d.tensor == 1 ||
              (plan.compute == Compute::transformer && m.num_attention_heads % d.tensor == 0 &&

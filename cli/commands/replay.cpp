@@ -26,25 +26,45 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Does a model of these costs fit into the memory of this machine, weights and optimizer alone?
-void require_memory(const Simulation& s, const RunPlan& plan) {
-  // penstock-run says what cannot be executed on any machine.
-  if (plan.compute != Compute::transformer || plan.model.family == Family::llama) return;
+struct MemoryNeed {
+  double needed, available;
+};
+/// Returns the bytes that weights and optimizer of a model take alone, and those of this machine.
+MemoryNeed memory_need(const Scenario& scenario) {
   constexpr double kBytes = 16;  // fp32 weight, gradient and two moments
-  const double needed = kBytes * static_cast<double>(plan.model.parameters()) *
-                        static_cast<double>(plan.program.placement.width());
+  const double needed = kBytes * static_cast<double>(scenario.transformer->parameters()) *
+                        static_cast<double>(scenario.mesh.most());
   double available = 0;
   std::ifstream in("/proc/meminfo");
   for (std::string key, unit; in >> key >> available >> unit;) {
     if (key == "MemAvailable:") break;
   }
-  available *= 1024;
+  return {needed, available * 1024};
+}
+
+/// Does a model of these costs fit into the memory of this machine?
+void require_memory(const Simulation& s, const RunPlan& plan) {
+  // penstock-run says what cannot be executed on any machine.
+  if (plan.compute != Compute::transformer || plan.model.family == Family::llama) return;
+  const auto [needed, available] = memory_need(s.scenario);
   if (needed < available) return;
   throw InputError(
       s.scenario.origin,
       fmt::format("executing {} needs more than {} for weights, gradients and optimizer alone, "
                   "this machine has {} free; use --compute stand-in, or a smaller model",
                   plan.model.name, format_bytes(needed), format_bytes(available)));
+}
+
+/// What computes beside a virtual clock, where nobody has said: durations are stated, so a small
+/// stand-in, but for GPUs that share a stage, of which one stand-in would execute nothing.
+ComputeChoice logical_compute(const Scenario& scenario) {
+  const bool shared = scenario.mesh.size(Axis::tensor) > 1 || scenario.mesh.divided;
+  const bool real = shared && scenario.mesh.size(Axis::context) == 1 &&
+                    !scenario.transfers_divided && scenario.transformer &&
+                    scenario.transformer->family != Family::llama;
+  if (!real) return ComputeChoice::stand_in;
+  const auto [needed, available] = memory_need(scenario);
+  return needed < available ? ComputeChoice::automatic : ComputeChoice::stand_in;
 }
 
 /// A virtual clock can say only what `exact` can.
@@ -182,10 +202,7 @@ int run_replay(const Arguments& arguments) {
   const bool logical = arguments.value("clock", "wall") == "virtual";
   if (logical) require_exact(s);
   ComputeChoice compute = compute_of(arguments);
-  // Logical durations are stated, so what computes may be small; one stand-in would do for all GPUs
-  // of a device, though.
-  const bool shared = scenario.mesh.size(Axis::tensor) > 1 || scenario.mesh.divided;
-  if (logical && !shared && compute == ComputeChoice::automatic) compute = ComputeChoice::stand_in;
+  if (logical && compute == ComputeChoice::automatic) compute = logical_compute(scenario);
   RunPlan plan = run_plan_of(s, compute);
   plan.origin = scenario.origin;
   if (arguments.value("backend", "host") == "host") require_memory(s, plan);
