@@ -186,10 +186,9 @@ std::uint32_t microbatches_of_update(const Program& program, std::uint32_t stage
 }
 
 std::uint32_t means_of_update(const RunPlan& plan, std::uint32_t stage) {
-  const Placement& placement = plan.program.placement;
-  const auto last = static_cast<std::uint32_t>(placement.stages()) - 1;
-  const int replicas = replicas_of_device(plan, placement.device_of(last, 0));
-  return microbatches_of_update(plan.program, stage) * static_cast<std::uint32_t>(replicas);
+  const std::vector<int>& replicas = plan.division.replicas;
+  const int parts = replicas.empty() ? 1 : replicas[plan.program.placement.positions().back()];
+  return microbatches_of_update(plan.program, stage) * static_cast<std::uint32_t>(parts);
 }
 
 bool reduces_beside(const RunPlan& plan, std::uint32_t stage) {

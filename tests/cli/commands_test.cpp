@@ -178,11 +178,12 @@ TEST(Usage, WhatCannotBeExecutedIsRefusedByName) {
                              {"export", devices, "--to", "program"}})
     expect_contains(refuses(words), "'perturbations' can be predicted, not executed");
   for (const Words& words : {Words{"replay", kTensor, "--backend", "host"}, {"export", kTensor}}) {
-    for (const auto& [change, says] :
-         {std::pair{"pipeline.context=2", "--set pipeline.context=1"},
-          {"pipeline.transfers_divided=true", "--set pipeline.transfers_divided=false"}}) {
+    const std::pair<const char*, const char*> refused[] = {
+        {"pipeline.context=2", "--set pipeline.context=1"},
+        {"pipeline.transfers_divided=true", "--set pipeline.transfers_divided=false"}};
+    for (const auto& [change, says] : refused) {
       Words changed = words;
-      changed.insert(changed.end(), {"--set", change});
+      changed.insert(changed.end(), {"--set", "pipeline.stages=6", "--set", change});
       expect_contains(refuses(changed), says);
     }
   }
