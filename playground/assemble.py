@@ -34,6 +34,10 @@ def shipped(folder):
         to.parent.mkdir(parents=True, exist_ok=True)
         to.write_text("".join(f"{key}: {flow(value)}\n" for key, value in document.items())
                       if isinstance(document, dict) else "".join(f"- {flow(item)}\n" for item in document))
+    for path in sorted(ROOT.glob("models/devices/kernels/*.json")):
+        to = folder / path.relative_to(ROOT)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, to)
 
 
 def page(engine, to):

@@ -3,6 +3,7 @@
 #include "base/folder.hpp"
 #include "base/say.hpp"
 #include "base/suggest.hpp"
+#include "models/kernels/kernel_times.hpp"
 #include "scenarios/carry_over.hpp"
 #include "scenarios/foreign.hpp"
 #include "scenarios/overrides.hpp"

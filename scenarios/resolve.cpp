@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/resolve.hpp"
 
+#include "models/kernels/kernel_times.hpp"
 #include "scenarios/foreign.hpp"
-
 #include "scenarios/parts.hpp"
 
 #include <fmt/format.h>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "models/collectives.hpp"
-#include "models/kernels/kernel_times.hpp"
 #include "models/layer_profile.hpp"
 #include "models/perturbation.hpp"
 #include "models/pipedream_profile.hpp"

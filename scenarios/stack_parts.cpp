@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/stack_parts.hpp"
 
+#include "models/kernels/kernel_times.hpp"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -49,7 +51,7 @@ void scale_to_machine(const DeviceSpec& device, KernelTimes& times) {
   if (const auto s = times.product_s("bf16", kLargeProduct); s && device.matrix_efficiency > 0) {
     const double flops = 2 * kLargeProduct.m * kLargeProduct.n * kLargeProduct.k;
     const double factor = device.matrix_efficiency * peak * *s / flops;
-    for (ProductLaw& law : times.products) law.flops_per_s *= factor;
+    for (ProductLaw& law : times.products) law.flops_per_s *= factor, law.sustained = 1;
     for (ExpertsLaw& law : times.experts) law.flops_per_s *= factor;
   }
   const auto attention = times.attention_s(AttentionKind::causal, "bf16", kLargeAttention);

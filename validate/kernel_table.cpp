@@ -6,6 +6,7 @@
 #include "base/numbers.hpp"
 #include "base/suggest.hpp"
 #include "base/units.hpp"
+#include "models/kernels/kernel_times.hpp"
 #include "scenarios/library.hpp"
 #include "scenarios/scenario.hpp"
 

@@ -16,9 +16,10 @@ bool add_products(const StageJob& job, double rows, double columns, KernelLayer&
   const auto shape = [&](ProductPass pass) { return pass_shape(pass, tokens, rows, columns); };
   const auto forward = times.product_s(type, shape(ProductPass::forward));
   if (!forward) return false;
-  sum.forward_s += *forward;
-  sum.input_s += *times.product_s(type, shape(ProductPass::input));
-  sum.weight_s += *times.accumulated_s(type, shape(ProductPass::weight));
+  const double longer = times.sustained(type);  // a training step is no burst
+  sum.forward_s += longer * *forward;
+  sum.input_s += longer * *times.product_s(type, shape(ProductPass::input));
+  sum.weight_s += longer * *times.accumulated_s(type, shape(ProductPass::weight));
   return true;
 }
 

@@ -51,6 +51,7 @@ void each_field(Like<ProductLaw> auto& p, auto&& visit) {
   visit("split_bytes_per_s", p.split_bytes_per_s, kRate);
   visit("throttle", p.throttle, kShare);
   visit("patience_s", p.patience_s);
+  visit("sustained", p.sustained, FieldRange{0.5, 2});
   visit("cast_bytes_per_s", p.cast_bytes_per_s, kRate);
   visit("corrections", p.corrections);
 }

@@ -193,6 +193,11 @@ std::optional<double> KernelTimes::accumulated_s(std::string_view type,
   return *product + more / law_of(products, type)->bytes_per_s;
 }
 
+double KernelTimes::sustained(std::string_view type) const {
+  const ProductLaw* law = law_of(products, type);
+  return law == nullptr ? 1 : law->sustained;
+}
+
 std::optional<double> KernelTimes::experts_s(std::string_view type,
                                              const ExpertsShape& shape) const {
   const ExpertsLaw* law = law_of(experts, type);

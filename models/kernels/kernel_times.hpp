@@ -68,6 +68,9 @@ struct ProductLaw {
   std::vector<double> tile_losses;  ///< of tiles of a half, a quarter, an eighth of 128 x 256
   double split_s = 0, split_bytes_per_s = 0;
   double throttle = 0, patience_s = 0;
+  /// Time of products that run for a second and longer, at the clock that power leaves, over
+  /// theirs.
+  double sustained = 1;
   std::optional<double> cast_bytes_per_s;  ///< of A, which is cast in the same call
   std::vector<KernelGrid> corrections;
 };
@@ -138,6 +141,8 @@ struct KernelTimes {
   std::optional<double> product_s(std::string_view type, const ProductShape& shape) const;
   /// Returns the seconds of a layer's gradient of weights that is added to one of 32 bits.
   std::optional<double> accumulated_s(std::string_view type, const ProductShape& shape) const;
+  /// Returns `sustained` of this type's products; 1 where it was not measured.
+  double sustained(std::string_view type) const;
   /// Returns the seconds of a layer of experts, with routing, permutation and activation.
   std::optional<double> experts_s(std::string_view type, const ExpertsShape& shape) const;
   /// Returns the seconds of attention's forward. Without a framework it is that of the first in

@@ -64,8 +64,8 @@ TEST(KernelTimes, AnOpenWaveCostsWhatTheLawSays) {
   times.products[0].bytes_per_s = 1e30;
   times.products[0].launch_s = 0;
   const double wave = product(times, 12800, 256, 4096);  // 100 tiles on 100 multiprocessors
-  EXPECT_NEAR(product(times, 12800, 512, 4096) / wave, 2, 1e-9);  // 200 tiles
-  EXPECT_NEAR(product(times, 12800 + 128, 256, 4096) / wave, 1.01, 1e-9);    // 101
+  EXPECT_NEAR(product(times, 12800, 512, 4096) / wave, 2, 1e-9);           // 200 tiles
+  EXPECT_NEAR(product(times, 12800 + 128, 256, 4096) / wave, 1.01, 1e-9);  // 101
   times.products[0].whole_waves = 1;
   EXPECT_NEAR(product(times, 12800 + 128, 256, 4096) / wave, 2, 1e-9);
 }
@@ -244,14 +244,14 @@ TEST(KernelTimes, AFileSaysAllThatIsWrongWithIt) {
   const std::string wrong = errors_of(file_with(
       R"({"type": "bf16", "flops_per_s": 1e15, "launch_s": -1, "bytes_per_s": 1e12, "ramp": 1,
           "whole_waves": 2, "tile_losses": [0, 0, 0], "split_s": 0, "split_bytes_per_s": 1e12,
-          "throttle": 0, "patience_s": 0, "corrections": []})",
+          "throttle": 0, "patience_s": 0, "sustained": 1, "corrections": []})",
       ""));
   EXPECT_NE(wrong.find("products[0].launch_s"), std::string::npos) << wrong;
   EXPECT_NE(wrong.find("products[0].whole_waves"), std::string::npos) << wrong;
   const std::string sizes = errors_of(file_with(
       R"({"type": "bf16", "flops_per_s": 1e15, "launch_s": 0, "bytes_per_s": 1e12, "ramp": 1,
           "whole_waves": 0, "tile_losses": [0], "split_s": 0, "split_bytes_per_s": 1e12,
-          "throttle": 0, "patience_s": 0, "corrections":
+          "throttle": 0, "patience_s": 0, "sustained": 1, "corrections":
           [{"axes": [{"of": "m", "knots": [2, 1]}], "percent": [1, 2, 3]}]})",
       R"({"op": "all_reduce", "ranks": 2, "bytes": [1, 2], "seconds": [1]})"));
   for (const char* part : {"tile_losses: must have 3 numbers, has 1", "must be numbers that ascend",
