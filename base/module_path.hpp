@@ -19,8 +19,8 @@ void set_program_path(std::filesystem::path path);
 /// `room` of the build tree around it ("sim/simgrid"), in an installation's lib/penstock.
 std::vector<std::filesystem::path> module_paths(const std::string& module, const std::string& room);
 
-/// Returns the Python that runs what is written in it: $PENSTOCK_PYTHON, else the system's, else the
-/// one in PATH.
+/// Returns the Python that runs what is written in it: $PENSTOCK_PYTHON, else the system's, else
+/// the one in PATH.
 std::string python_program();
 
 }  // namespace penstock

@@ -34,7 +34,7 @@ StageHoldings real(const RunPlan& plan, const StageSizes& s, int element_bytes) 
 }  // namespace
 
 StageHoldings accounted_bytes(const RunPlan& plan, std::uint32_t stage, const StageSizes& sizes,
-                           int element_bytes, bool stored) {
+                              int element_bytes, bool stored) {
   return plan.compute == Compute::stand_in ? stage_holdings(plan.costs, stage, stored)
                                            : real(plan, sizes, element_bytes);
 }

@@ -187,11 +187,11 @@ class DeviceExecutor {
   std::map<std::pair<std::uint16_t, std::uint32_t>, InFlight> flying_;
   std::map<std::uint32_t, Block*> arriving_;  // per op: the block of its message or local input
   std::map<std::uint32_t, std::vector<Piece>> pieces_;  // per op: where those are several
-  const std::vector<int> adders_;             // whose gradients are added, this one among them
-  bool beside_ = false;                       // reductions do not run on the compute queue
-  Device* reducing_;                          // on whose compute queue they run
-  Device* pacing_ = nullptr;                  // on whose they take as long as stated
-  std::vector<Part> parts_;                   // of every reduction
+  const std::vector<int> adders_;  // whose gradients are added, this one among them
+  bool beside_ = false;            // reductions do not run on the compute queue
+  Device* reducing_;               // on whose compute queue they run
+  Device* pacing_ = nullptr;       // on whose they take as long as stated
+  std::vector<Part> parts_;        // of every reduction
   GradientEnds gradient_ends_;
   std::map<std::uint32_t, Reduction> reductions_;  // per REDUCE_GRAD that goes on
   std::uint32_t detached_ = kNoOp;                 // the one that the next STEP waits for

@@ -88,7 +88,7 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
 namespace {
 
 StageHoldings bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored,
-                    int place) {
+                       int place) {
   const auto made = make_stage(plan, stage, element_bytes, stored, place);
   return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored);
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -26,7 +27,8 @@ struct EfficiencyPoint {
 
 /// Follows from the name of its file and the numbers of the device: it tells no devices apart.
 struct KernelsOfFile : std::shared_ptr<const KernelTimes> {
-  using std::shared_ptr<const KernelTimes>::shared_ptr;
+  KernelsOfFile() = default;
+  KernelsOfFile(std::shared_ptr<const KernelTimes> times) : shared_ptr(std::move(times)) {}
   friend bool operator==(const KernelsOfFile&, const KernelsOfFile&) { return true; }
 };
 

@@ -110,8 +110,7 @@ OpChanges changes_of(const Op& op, const StageHoldings& held, std::int64_t micro
     const bool before = h.from.of == OpKind::forward || op.kind == OpKind::backward_weight;
     const bool ends = begins ? h.until.of == op.kind : before && comes_to(op.kind, h.until.of);
     const bool of_each = h.from.of == OpKind::forward || h.owner == Owner::buffers;
-    const std::int64_t bytes =
-        h.bytes * (of_each && op.kind != OpKind::forward ? microbatches : 1);
+    const std::int64_t bytes = h.bytes * (of_each && op.kind != OpKind::forward ? microbatches : 1);
     if (begins) add(h.from.at, h, bytes);
     if (ends) add(h.until.at, h, -bytes);
   }

@@ -453,9 +453,8 @@ class Import : public ImportNotes {
     if (tensor > 1) out += fmt::format("  tensor: {}\n", tensor);
     if (context > 1) out += fmt::format("  context: {}\n", context);
     if (sequence && tensor > 1) out += "  sequence_parallel: true\n";
-    if (has("tp-comm-overlap", sequence && tensor > 1
-                                   ? "pipeline.tensor_overlap: true"
-                                   : "nothing, without sequence parallelism") &&
+    if (has("tp-comm-overlap", sequence && tensor > 1 ? "pipeline.tensor_overlap: true"
+                                                      : "nothing, without sequence parallelism") &&
         sequence && tensor > 1)
       out += "  tensor_overlap: true\n";
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))

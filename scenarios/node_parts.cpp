@@ -36,10 +36,11 @@ DeviceSpec read_device(const Section& device) {
   d.matrix_efficiency = device.number("matrix_efficiency").value_or(0);
   d.attention_efficiency = device.number("attention_efficiency").value_or(0);
   d.kernels = device.text("kernels").value_or("");
-  const std::vector<std::string> known = d.kernels.empty() ? std::vector<std::string>() : kernel_files();
+  const std::vector<std::string> known =
+      d.kernels.empty() ? std::vector<std::string>() : kernel_files();
   if (!d.kernels.empty() && std::ranges::find(known, d.kernels) == known.end())
-    device.refuse("kernels", fmt::format("there are no kernel times of '{}'{}", printable(d.kernels),
-                                         did_you_mean(d.kernels, known)));
+    device.refuse("kernels", fmt::format("there are no kernel times of '{}'{}",
+                                         printable(d.kernels), did_you_mean(d.kernels, known)));
   d.efficiency_assumed = device.choice("efficiency_source").value_or(0) == 1;
   const auto curve = device.list("efficiency").value_or(std::vector<double>{});
   for (std::size_t i = 0; i + 1 < curve.size(); i += 2)

@@ -142,7 +142,7 @@ struct Scenario : Parallelism {
   std::optional<bool> fits_in_truth(bool fits_here) const;
   std::optional<TransformerSpec> transformer;  ///< none: an abstract model, given as costs
   std::optional<LayerProfile> layer_profile;   ///< costs by measurement instead of by formula
-  std::optional<PipedreamProfile> profile;  ///< costs by layers; then no transformer
+  std::optional<PipedreamProfile> profile;     ///< costs by layers; then no transformer
   ReductionOptions reduction;
   Cluster cluster;
   std::vector<int> layers;        ///< per virtual stage; empty for an abstract model

@@ -215,7 +215,7 @@ ReductionParts reduction_parts(const SimulationInput& input) {
   ReductionParts parts;
   for (std::uint32_t p = 0; p < input.traffic.reductions().size(); ++p) {
     auto& mine = parts.emplace_back();
-    for (const auto& bucket : times.buckets_of(p)) 
+    for (const auto& bucket : times.buckets_of(p))
       mine.push_back({bucket.ready, bucket.seconds, bucket.stage});
   }
   return parts;

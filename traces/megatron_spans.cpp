@@ -231,7 +231,8 @@ class RecordingMaker {
     run.complete = spans_.size() == devices;
     if (!run.complete) {
       run.stopped_because = fmt::format(
-          "spans of {} of {} stages and replicas were exported (MEGATRON_OTEL_RANK_STRATEGY=all_ranks "
+          "spans of {} of {} stages and replicas were exported "
+          "(MEGATRON_OTEL_RANK_STRATEGY=all_ranks "
           "exports all)",
           spans_.size(), devices);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/metrics.hpp"
 
+#include "program/gradient_ends.hpp"
 #include "program/walk.hpp"
 
 #include <algorithm>
@@ -264,8 +265,8 @@ class CriticalPath {
   /// reduction; kNoOp where there is none.
   std::uint32_t early_op(int device, std::uint32_t reduce, const ReductionPart& part) const {
     const std::uint32_t last = ends_.last_of(reduce, part.stage);
-    const bool early = last != kNoOp &&
-                       (part.ready < 1 || last < view_.program.ops.previous_compute(device, reduce));
+    const bool early = last != kNoOp && (part.ready < 1 ||
+                                         last < view_.program.ops.previous_compute(device, reduce));
     return early ? last : kNoOp;
   }
   double within(std::uint32_t g, double share) const {

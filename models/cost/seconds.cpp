@@ -171,8 +171,7 @@ LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
                      exchange + again.sums * sum_s);
   // Measured kernels add up gradients themselves.
   const double adds = kernels_ ? 0 : accumulation_s(job_.layer.parameters(job_.tensor));
-  p.weight_s = joined(k.weight_s + back + adds,
-                      host_back, gathers);
+  p.weight_s = joined(k.weight_s + back + adds, host_back, gathers);
   return p;
 }
 

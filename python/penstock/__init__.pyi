@@ -180,7 +180,7 @@ def validate(
     *files: Any,
     tolerance: Any = ...,
     engine: Literal['auto', 'exact', 'fluid', 'simgrid'] = ...,
-    as: Literal['runs', 'vtrain', 'sailor', 'simumax', 'predicted'] = ...,
+    as: Literal['runs', 'vtrain', 'sailor', 'simumax', 'kernels', 'predicted'] = ...,
     print: Any = ...,
     rows: bool = ...,
     profiles: Any = ...,

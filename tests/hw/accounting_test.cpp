@@ -36,9 +36,7 @@ std::int64_t until_input(const StageHoldings& a) {
 std::int64_t until_weight(const StageHoldings& a) {
   return a.between(Owner::activations, kStart, kWeight);
 }
-std::int64_t kept(const StageHoldings& a) {
-  return a.between(Owner::activations, kInput, kWeight);
-}
+std::int64_t kept(const StageHoldings& a) { return a.between(Owner::activations, kInput, kWeight); }
 std::int64_t workspace(const StageHoldings& a, OpKind kind) {
   return a.between(Owner::workspace, {kind, OpPoint::start}, {kind, OpPoint::end});
 }

@@ -386,8 +386,7 @@ std::vector<StageCosts> accounted_costs(const RunPlan& plan, bool splits_backwar
     c.activation_after_input_bytes =
         until_weight + kept(OpKind::backward_input, OpPoint::end, OpKind::backward_weight);
     c.forward_workspace_bytes = works(OpKind::forward);
-    c.backward_workspace_bytes =
-        works(splits_backward ? OpKind::backward_input : OpKind::backward);
+    c.backward_workspace_bytes = works(splits_backward ? OpKind::backward_input : OpKind::backward);
     c.output_bytes = a.between(Owner::buffers, {OpKind::forward, OpPoint::end},
                                {OpKind::forward, OpPoint::arrival});
   }

@@ -62,6 +62,16 @@ TEST(Offload, HasAShareForEachStage) {
   EXPECT_EQ(moved(s, 2, OpKind::forward, Collective::copy_out), 0);
 }
 
+TEST(Offload, IsOfMicrobatchesThatAreStoredAsWell) {
+  const Scenario s = scenario("1", "{link: 1000 GB/s}", "torchgpipe");
+  ASSERT_TRUE(s.costs[1].stored);
+  const auto out = [](const PassCosts& pass) {
+    return pass[OpKind::forward].recipe.bytes(Axis::host, Collective::copy_out);
+  };
+  EXPECT_GT(out(*s.costs[1].stored), out(s.costs[1])) << "which keeps the inputs of layers alone";
+  EXPECT_GT(out(s.costs[1]), 0);
+}
+
 TEST(Offload, SavesMemoryAndTakesTimeOnlyWhereCopiesAreSlower) {
   const auto run = [](const Scenario& s) {
     const Simulation done = simulate(s, EngineChoice::simgrid);

@@ -39,6 +39,25 @@ double seconds_of(const std::vector<PathSegment>& path, PathSegment::Kind kind) 
   return sum;
 }
 
+/// The part of the stage that is complete first begins the chain, long before the last backward.
+TEST(CriticalPath, EntersAReductionAtTheStageThatWasCompleteFirst) {
+  RigSpec spec{"interleaved-1f1b", {2, 2, 1, false, 0}};
+  spec.shape.chunks = 2;
+  spec.width = 2;
+  spec.costs.assign(4, unit_costs(1, 2));
+  for (StageCosts& c : spec.costs) c.reduce_grad_s = 5, c.reduced_bytes = 1;
+  spec.reduction.buckets = {{{1, 0.5, 0}, {1, 0.5, 2}}, {{1, 0.5, 1}, {1, 0.5, 3}}};
+  const Rig rig(spec);
+  const Timeline timeline = simulate_exact(rig.input());
+  const std::vector<PathSegment> path =
+      critical_path({rig.program, rig.table, timeline}, reduction_parts(rig.input()));
+  const auto reduction = std::ranges::find(path, PathSegment::Kind::reduction, &PathSegment::kind);
+  ASSERT_NE(reduction, path.end());
+  EXPECT_DOUBLE_EQ(reduction->end_s - reduction->start_s, 10);
+  ASSERT_NE(reduction, path.begin());
+  EXPECT_DOUBLE_EQ((reduction - 1)->end_s, reduction->start_s);
+}
+
 TEST(CriticalPath, OfEveryPredictedRunIsAChainOfDependencies) {
   std::mt19937_64 random(7);
   const auto pick = [&](std::uint32_t low, std::uint32_t high) {

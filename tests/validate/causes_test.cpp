@@ -48,7 +48,9 @@ TEST(Causes, WhatRanksExchangeInsideOfOpsIsACauseOfItsOwn) {
   for (RecordedOp& op : run.ops) {
     if (op.op.kind != OpKind::forward) continue;
     for (const double at_s : {0.25, 1.0})
-      op.exchanges.push_back({"attention", Collective::all_reduce, 64,
+      op.exchanges.push_back({"attention",
+                              Collective::all_reduce,
+                              64,
                               {op.span.start_s + at_s, op.span.start_s + at_s + 0.25}});
   }
   Measured m(linked());
