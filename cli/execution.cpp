@@ -16,7 +16,7 @@ std::vector<Channel> channels_of(const Simulation& s) {
   return channels;
 }
 
-/// Of each device, `ranks(device)` of its GPUs execute it.
+/// Each device is executed by `ranks(device)` of its GPUs.
 template <class Ranks>
 ReductionPlan reduction_of(const Simulation& s, const Ranks& ranks) {
   ReductionPlan reduction;

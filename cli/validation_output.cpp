@@ -249,7 +249,7 @@ TextTable rows_table(bool with_memory) {
                     Align::right, Align::right, Align::left});
 }
 
-/// Of all rows, or of those that are far off the worst of them, in their order.
+/// Returns all rows, or the worst of those that are far off, in their order.
 std::vector<const Json*> shown_rows(const Json& rows, bool all_rows) {
   constexpr std::ptrdiff_t kMostShown = 40;
   std::vector<const Json*> shown;

@@ -107,7 +107,7 @@ class DeviceExecutor {
     MessagePart part;
     std::size_t posted = 0;
   };
-  /// Of a message that several ranks send.
+  /// A part of a message that several ranks send.
   struct Piece {
     Block* block;
     std::int64_t first;  // sequence

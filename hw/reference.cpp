@@ -426,7 +426,7 @@ struct SequentialRun::State {
       part(s, place).step(std::min(version(s, next, true), version(s, next, false)));
   }
 
-  /// Of the ranks that share a stage, each has summed over its rows alone.
+  /// Sums gradients over the ranks that share a stage, each of which has those of its rows alone.
   void sum_partial_gradients(std::size_t s) {
     const int device_number = part(s, 0).devices().front();
     RanksInTurn(plan_, device_, device_number).run([&](int place, const auto& exchange) {

@@ -315,8 +315,8 @@ void append(RecordedRun& to, RecordedRun part) {
   to.losses.insert(to.losses.end(), part.losses.begin(), part.losses.end());
 }
 
-/// Of mirrored devices, each has the losses of half the microbatches. Of replicas that divide them
-/// each has that of its part: the mean is that of the whole.
+/// Sorts losses by microbatch. Mirrored devices have those of half the microbatches each; replicas
+/// that divide microbatches have those of their parts, whose mean is that of the whole.
 void sort_losses(RecordedRun& run) {
   std::map<std::uint32_t, std::vector<double>> parts;
   for (const RecordedLoss& l : run.losses) parts[l.microbatch].push_back(l.loss);
@@ -326,7 +326,7 @@ void sort_losses(RecordedRun& run) {
                                           static_cast<double>(losses.size())});
 }
 
-/// Of the ranks of a device, the one counts that holds most.
+/// Keeps, for each device, the memory of the rank that holds most.
 void keep_largest_memory(RecordedRun& run) {
   std::map<int, RecordedDevice> largest;
   for (const RecordedDevice& d : run.devices) {
@@ -362,7 +362,7 @@ ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options, Run
   return run_reference(plan, backend->device(0), make_stage);
 }
 
-/// Of a stage and the place of a rank that shares it: of each of its devices.
+/// Digests by stage and by the place of a rank that shares it: one of each of its devices.
 using StageDigests = std::map<std::pair<std::size_t, int>, std::vector<std::string>>;
 
 StageDigests by_stage(const std::vector<std::string>& digests) {

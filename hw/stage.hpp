@@ -70,7 +70,7 @@ struct StageBuffers {
   /// W calls it when it has issued all that it adds to one of Stage::pieces() (of several); may be
   /// empty.
   std::function<void(std::size_t piece)> piece_done = {};
-  /// Of a stage that ranks share.
+  /// Exchanges with the ranks that share the stage; empty where there are none.
   std::function<void(const StageExchange&)> exchange = {};
 };
 

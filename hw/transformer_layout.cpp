@@ -131,7 +131,7 @@ class SlotAllocator {
   }
   /// rows x cols working elements.
   Slot matrix(Area area, std::int64_t cols) { return bytes(area, rows_ * cols * element_bytes_); }
-  /// As wide as the model: this rank's rows.
+  /// Returns a slot as wide as the model, for this rank's rows.
   Slot hidden(Area area) { return bytes(area, own_rows_ * hidden_ * element_bytes_); }
   /// One fp32 or int32 a row.
   Slot column(Area area) { return bytes(area, rows_ * 4); }

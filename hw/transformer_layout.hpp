@@ -16,8 +16,8 @@
 //                     y1 = LN(x), context, x2 = x + attention, y2 = LN(x2), z = up(y2), and the
 //                     norms' fp32 mean and rstd
 //   kept              e (7 N h + N f): the gradients of all these and of the layer's output
-// Of t tensor ranks each has of 3 h, a, f and V the t-th part, of projection and down that of what
-// they read. With sequence parallelism N h is of N/t rows, `kept` has the gathered gradients of
+// Each of t tensor ranks has the t-th part of 3 h, a, f and V, and of what projection and down
+// read. With sequence parallelism N h is of N/t rows, `kept` has the gathered gradients of
 // both outputs as well, and every workspace begins with N h for what is gathered or not summed yet.
 // Recompute::selective leaves out the probabilities (of flash attention, nothing); a layer that is
 // recomputed in full all but x, and moves what W needs to `kept`, where I puts it; so goes the x of

@@ -139,7 +139,7 @@ class Pass {
     math_.cross_entropy_backward(rows_, v, at(layout_.targets), at(layout_.logits));
   }
 
-  /// Of ranks that have `v` columns of the logits each.
+  /// Computes the loss of ranks that have `v` columns of the logits each.
   void divided_loss(std::int64_t v) {
     using Numbers = StageExchange::Numbers;
     const Tensor logits = at(layout_.logits), targets = at(layout_.targets);

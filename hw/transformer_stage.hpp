@@ -6,7 +6,7 @@
 // that the largest buffer exists once. I (backward_input) leaves in `kept` the gradient of the
 // output of every linear layer and norm; W multiplies them with the stored inputs and reads no
 // weights, so it may run after a step. The embedding's gradient belongs to W. Dropout is left out.
-// Of several tensor ranks each has a part (TensorRank): what projection, down, embedding and, in I,
+// Several tensor ranks have a part each (TensorRank): what projection, down, embedding and, in I,
 // up, qkv and the head make is summed over the ranks; with sequence parallelism it stays divided by
 // rows, and what they read is gathered (Shoeybi et al., 2019; Korthikanti et al., MLSys'23).
 // With Recompute::full, I repeats F layer by layer; results are the same bits in every mode.

@@ -30,7 +30,7 @@ class GradientEnds {
     std::uint32_t op, reduce;
     std::uint16_t stage;
   };
-  /// Those of a REDUCE_GRAD, in the order of its device.
+  /// Returns the ends of a REDUCE_GRAD, in the order of its device.
   std::pair<std::vector<End>::const_iterator, std::vector<End>::const_iterator> ends_of(
       std::uint32_t reduce) const;
 

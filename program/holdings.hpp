@@ -30,7 +30,7 @@ inline constexpr std::size_t kOwners = 7;
 inline constexpr std::string_view kOwnerNames[kOwners] = {
     "weights", "weight_versions", "gradients", "optimizer", "activations", "buffers", "workspace"};
 
-/// Of an op: its message departs, it starts, it ends, the message that it sends arrives.
+/// A point of an op: its message departs, it starts, it ends, the message that it sends arrives.
 enum class OpPoint : std::uint8_t { departure, start, end, arrival };
 inline constexpr std::size_t kOpPoints = 4;
 

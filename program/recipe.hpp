@@ -49,7 +49,7 @@ constexpr const AxisTraits& traits(Axis exchange) {
 
 /// What the members of a group do together. `bytes` are those of the whole result (all-gather), of
 /// what is summed (reduce-scatter, all-reduce), or of what each member has for all (all-to-all).
-/// With its host a GPU makes copies, `bytes` of each.
+/// A GPU and its host make copies, each of all `bytes`.
 enum class Collective : std::uint8_t {
   all_reduce,
   all_gather,
@@ -66,7 +66,7 @@ using ByCollective = std::array<T, kCollectives.size()>;
 inline constexpr ByCollective<std::string_view> kCollectiveNames{
     "all-reduce", "all-gather",       "reduce-scatter",
     "all-to-all", "copy to the host", "copy from the host"};
-/// Those that the members of a group make together.
+/// What the members of a group make together.
 inline constexpr std::array kOfRanks{Collective::all_reduce, Collective::all_gather,
                                      Collective::reduce_scatter, Collective::all_to_all};
 

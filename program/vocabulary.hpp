@@ -83,7 +83,9 @@ struct GradientBucket {
 
   double ready = 1;
   double share = 1;
-  std::uint16_t stage = kAllStages;  ///< kAllStages: there when all gradients of the device are
+  /// kAllStages: it is there when all gradients of the device are; on a device with one stage,
+  /// that.
+  std::uint16_t stage = kAllStages;
 };
 
 /// Holds what a compute op of one kind costs each GPU of its stage.

@@ -574,7 +574,7 @@ class Simulation {
   std::uint32_t replica_group_of(int d) const { return barriers_.replica_group_of(d); }
   Reducing& reducing(std::uint32_t replica_group) { return reducing_[replica_group]; }
 
-  /// Of each meeting: one for each part, and one of the devices that have all of their gradients.
+  /// Counts of a meeting: one for each part, and one of devices that have all of their gradients.
   std::size_t meetings() const { return buckets_.most() + 1; }
   /// The REDUCE_GRAD before which this op completes its stage's gradient, or kNoOp.
   std::uint32_t reduced_by(std::uint32_t g) const { return traffic_.gradient_ends().reduced_by(g); }

@@ -66,7 +66,7 @@ class Traffic {
   /// Which ops complete gradients of which some are reduced before the last backward has ended;
   /// empty where none are.
   const GradientEnds& gradient_ends() const { return gradient_ends_; }
-  /// Of an exchange: one exchanges nothing.
+  /// Returns who takes part in an exchange along an axis: one alone exchanges nothing.
   int ranks(Axis axis) const { return ranks_[static_cast<std::size_t>(axis)]; }
   /// Which there are inside of ops: along axes with more than one rank.
   const std::vector<AxisCollective>& collectives() const { return collectives_; }

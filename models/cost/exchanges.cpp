@@ -100,7 +100,7 @@ class RecipeOf {
     window_ = next;
   }
 
-  /// Of t parts, t - 1 come or go while another one is multiplied.
+  /// Appends windows in which t - 1 of t parts come or go while another one is multiplied.
   void append_under_products(const UnderProducts& under) {
     int calls = 0;
     for (const Exchanges::Sum& sum : under.exchanges.sums) calls += sum.calls;

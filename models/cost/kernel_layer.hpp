@@ -13,7 +13,7 @@ namespace penstock {
 /// Seconds on each of the GPUs that share a stage.
 struct KernelLayer {
   double forward_s = 0, input_s = 0, weight_s = 0;  ///< of all products
-  /// Of attention, forward and backward; none: there is no such kernel, its products are apart.
+  /// Seconds of attention, forward and backward; none: it has no kernel, its products are apart.
   std::optional<double> attention_s = {}, attention_backward_s = {};
 };
 

@@ -136,7 +136,8 @@ double LayerSeconds::traffic_s(double bytes) const {
          repeated_s_;
 }
 
-/// Of a stack with measured kernels that says no traffic it is what the modules move, `times` over.
+/// Returns the seconds of a layer's traffic: what a stack says or, where it says nothing and has
+/// measured kernels, what the modules move, `times` over.
 double LayerSeconds::moved_s(double traffic, double times) const {
   if (kernels_ && traffic == 0) return times * streaming_s(job_.forward.moved_bytes);
   return traffic_s(traffic);

@@ -11,7 +11,7 @@ constexpr double kAttentionBlock = 128;             // queries
 constexpr double kMlaQuery = 192, kMlaValue = 128;  // of a head of expanded latent attention
 constexpr double kSumBytes = 4, kHalfBytes = 2;     // of elements of 32 and 16 bits
 
-/// Of the bytes that adding to a gradient of 32 bits moves, the share that takes time of its own:
+/// The share of the bytes that adding to a gradient of 32 bits moves that takes time of its own:
 /// SimuMax's B200 takes 1.07 times as long for weights as forward (github.com/MooreThreads/SimuMax,
 /// configs/system, medians by shape), where all of them would make it 1.21.
 constexpr double kExposedSums = 1.0 / 3;
@@ -33,7 +33,7 @@ double operand_bytes(std::string_view type) {
   return type == "nvfp4" ? 0.5625 : 2;  // nvfp4: a scale of a byte for each 16 elements
 }
 
-/// Where a value stands among knots: between `low` and the next, `share` of the way.
+/// A place of a value among knots: between `low` and the next, `share` of the way.
 struct KnotPlace {
   std::size_t low = 0;
   double share = 0;
