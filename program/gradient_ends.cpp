@@ -34,8 +34,10 @@ std::uint32_t GradientEnds::reduced_by(std::uint32_t g) const {
 
 auto GradientEnds::ends_of(std::uint32_t reduce) const
     -> std::pair<std::vector<End>::const_iterator, std::vector<End>::const_iterator> {
-  const auto [first, end] = std::ranges::equal_range(ends_, reduce, {}, &End::reduce);
-  return {first, end};
+  const auto before = [](const End& end, std::uint32_t wanted) { return end.reduce < wanted; };
+  const auto first = std::lower_bound(ends_.begin(), ends_.end(), reduce, before);
+  return {first,
+          std::find_if(first, ends_.end(), [&](const End& e) { return e.reduce != reduce; })};
 }
 
 std::uint32_t GradientEnds::last_of(std::uint32_t reduce, std::uint32_t stage) const {
