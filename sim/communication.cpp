@@ -114,7 +114,8 @@ class Sums {
     for (const Axis axis : kExchangeAxes) {
       Communication& sum = sums_.inner[static_cast<std::size_t>(axis)];
       const double alone = alone_s(d, g, axis);
-      const double exposed_s = axis == last_axis(recipe) ? left_s : std::min(left_s, alone);
+      const double exposed_s =
+          axis == last_axis(recipe) ? left_s : std::min(left_s, exposed_alone_s(d, g, axis));
       left_s -= exposed_s;
       sum.exposed_s += exposed_s;
       sums_.exposed_of_device[static_cast<std::size_t>(d)][static_cast<std::size_t>(axis)] +=
@@ -142,6 +143,18 @@ class Sums {
         seconds += input_.traffic[input_.traffic.collective_of(d, s)].price().seconds(s);
       }
     }
+    return seconds;
+  }
+
+  /// What of them nothing hides, were there no others.
+  double exposed_alone_s(int d, std::uint32_t g, Axis axis) const {
+    double seconds = 0;
+    for (std::uint32_t i = g; i < g + ops_.together(g); ++i)
+      seconds += exposed_s(
+          recipe_of(ops_[i]), duration_.own_compute_s(ops_[i], d), [&](const Segment& s) {
+            if (s.axis != axis || input_.traffic.ranks(axis) == 1) return 0.0;
+            return input_.traffic[input_.traffic.collective_of(d, s)].price().seconds(s);
+          });
     return seconds;
   }
 

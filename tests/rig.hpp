@@ -41,7 +41,7 @@ inline void divide_reduction(RigSpec& spec) {
     auto& here = spec.reduction.buckets.emplace_back();
     const std::vector<std::uint32_t>& stages = placement.stages_at(p);
     for (const std::uint32_t s : stages)
-      for (const auto& [ready, share] : {std::pair{0.3, 0.5}, {0.55, 0.2}, {1.0, 0.3}})
+      for (const auto& [ready, share] : {std::pair{0.25, 0.5}, {0.5, 0.25}, {1.0, 0.25}})
         here.push_back(
             {ready, share / static_cast<double>(stages.size()), static_cast<std::uint16_t>(s)});
   }

@@ -5,6 +5,7 @@ const PART_COLOURS = {
   recompute: '--recompute',
   tensor: '--message',
   context: '--front',
+  host: '--bad',
   warmup: '--I',
   imbalance: '--W',
   transfer_wait: '--R',

@@ -342,7 +342,9 @@ class Calibrating(Emulated):
     def profile(self, *arguments):
         path = self.folder / "profile.yaml"
         code, out, err = self.penstock("calibrate", *arguments, "-o", path)
-        self.assertEqual((code, err), (0, ""), out)
+        self.assertEqual(code, 0, out)
+        if err:  # other tests run beside the emulated GPU
+            self.assertTrue(err.startswith("warning: this machine did other work"), err)
         return path.read_text()
 
     def request(self, *arguments):

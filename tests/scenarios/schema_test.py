@@ -42,7 +42,7 @@ BEYOND_A_SCHEMA = """
     profile-has-no-cluster profile-is-scenario profile-load profile-microbatch-size
     profile-recompute profile-without-rows recompute-length recompute-torchgpipe
     schedule-near-1f1b schedule-unlike-any
-    offload offload-share selective-of-costs sequence-parallel-alone servers-more-than-replicas shape-and-costs
+    offload selective-of-costs sequence-parallel-alone servers-more-than-replicas shape-and-costs
     shape-on-abstract-cluster shape-without-device split-does-not-divide split-length
     split-of-costs split-of-measured-model split-overflow split-sum split-sum-and-length
     stages-do-not-divide stages-exceed-layers tensor-does-not-divide

@@ -47,7 +47,7 @@ LIBRARIES = {
     "arpa/inet.h": ("hw/",),
 }
 DEFINED = re.compile(
-    r"^(?:(?:struct|class|enum class) (\w+)[^;()]*(?:\{|$)|inline constexpr [^=({]*?(\w+)(?:\[\d*\])? *=)", re.M)
+    r"^(?:(?:struct|class|enum class) (\w+)(?!\w*::)[^;()]*(?:\{|$)|inline constexpr [^=({]*?(\w+)(?:\[\d*\])? *=)", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 
 
