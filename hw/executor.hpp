@@ -41,7 +41,7 @@ namespace penstock {
 using StageFactory = std::function<std::unique_ptr<Stage>(
     const RunPlan&, std::uint32_t stage, int element_bytes, bool stored, int place)>;
 
-/// What ranks of a device exchanged inside of an op.
+/// Records an exchange of the ranks of a device inside of an op.
 struct ExchangeRecord {
   std::string_view name;
   Collective what;

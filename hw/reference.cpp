@@ -507,8 +507,8 @@ struct SequentialRun::State {
     if (s + 1 < stages()) pass_on(s, outputs_, s + 1, inputs_, k);
   }
 
-  /// What the ranks of a stage made becomes what those of another have, by sequences where these
-  /// are not as many.
+  /// Passes what the ranks of a stage made on to those of another, by sequences where these are
+  /// not as many.
   void pass_on(std::size_t from, std::map<Key, Block*>& made, std::size_t to,
                std::map<Key, Block*>& taken, std::uint32_t k) {
     const bool alike = ranks_of_stage(from) == ranks_of_stage(to);

@@ -39,9 +39,9 @@ struct StageSizes {
   std::int64_t backward_workspace_bytes = 0;  ///< during I, and during W
 };
 
-/// What the ranks of a stage exchange at one place of an op, each in a buffer as large as the
-/// whole. Of a reduce-scatter (result) and an all-gather (what it has) rank k of n has the k-th
-/// part.
+/// Says what the ranks of a stage exchange at one place of an op, each in a buffer as large as the
+/// whole. Rank k of n has the k-th part of a reduce-scatter's result, and of what an all-gather
+/// gathers.
 struct StageExchange {
   enum class Numbers : std::uint8_t {
     working,  ///< sums of working elements

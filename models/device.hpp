@@ -51,7 +51,7 @@ struct DeviceSpec {
   /// The file of measured times of kernels (models/kernels/kernel_times.hpp) by its name; of
   /// another device these are assumed by its peaks; empty: none is near enough.
   std::string kernels;
-  /// What that file says, where the stack asks for it (`kernels: measured`).
+  /// Holds what that file says, where the stack asks for it (`kernels: measured`).
   KernelsOfFile kernel_times;
 
   /// Bytes a training job may use, or 0 when unknown:

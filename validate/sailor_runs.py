@@ -268,12 +268,17 @@ def pipeline_in(document, place, json_map):
     return pipeline
 
 
-def read_plan(path):
+def object_of(path):
+    """Returns a file of one object, checked, and that object."""
     document = Checked(path)
-    json_map = document.json
-    if not isinstance(json_map, dict):
-        document.wrong("", "an object", json_map)
+    if not isinstance(document.json, dict):
+        document.wrong("", "an object", document.json)
         document.settle()
+    return document, document.json
+
+
+def read_plan(path):
+    document, json_map = object_of(path)
     listed = document.field(json_map, "", "pipeline_list")
     if "pipeline_list" in json_map and not isinstance(listed, list):
         document.wrong("pipeline_list", "a list", listed)
@@ -449,11 +454,7 @@ KNOWN_SHAPES = {shape.name: shape for shape in (
 
 
 def read_shape(path):
-    document = Checked(path)
-    json_map = document.json
-    if not isinstance(json_map, dict):
-        document.wrong("", "an object", json_map)
-        document.settle()
+    document, json_map = object_of(path)
     name = document.field(json_map, "", "model")
     if "model" in json_map and not isinstance(name, str):
         document.wrong("model", "a text", name)

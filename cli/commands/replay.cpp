@@ -55,8 +55,8 @@ void require_memory(const Simulation& s, const RunPlan& plan) {
                   plan.model.name, format_bytes(needed), format_bytes(available)));
 }
 
-/// What computes beside a virtual clock, where nobody has said: durations are stated, so a small
-/// stand-in, but for GPUs that share a stage, of which one stand-in would execute nothing.
+/// Chooses what computes beside a virtual clock, where nobody has said: durations are stated, so a
+/// small stand-in does, but for GPUs that share a stage, of which one would execute nothing.
 ComputeChoice logical_compute(const Scenario& scenario) {
   const bool shared = scenario.mesh.size(Axis::tensor) > 1 || scenario.mesh.divided;
   const bool real = shared && scenario.mesh.size(Axis::context) == 1 &&

@@ -39,7 +39,7 @@ struct RingAttention {
   int under = 0, passed = 0, calls = 0;
 };
 
-/// What goes beside the products of so many layers' forwards.
+/// Holds the exchanges that go beside the products of so many layers' forwards.
 struct UnderProducts {
   Exchanges exchanges{};
   double layers = 0;

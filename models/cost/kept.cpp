@@ -56,7 +56,7 @@ double recomputed_bytes(const StageJob& job, int layers) {
   return job.recompute.group(layers) * all - job.layer.input_bytes(job.b, job.tensor);
 }
 
-/// What a microbatch keeps of a stage's layers, in the memory of the GPU or of its host.
+/// Returns the bytes that a microbatch keeps of a stage's layers, on the GPU or on its host.
 double layers_bytes(const StageJob& job, int layers) {
   const int again = job.recompute.recomputed(layers);
   const int group = job.recompute.group(layers);

@@ -31,7 +31,7 @@
 
 namespace penstock {
 
-/// What corrections depend on.
+/// Names what corrections depend on.
 enum class KernelQuantity : std::uint8_t {
   m,
   n,
