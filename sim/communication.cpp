@@ -150,8 +150,8 @@ class Sums {
   double exposed_alone_s(int d, std::uint32_t g, Axis axis) const {
     double seconds = 0;
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i)
-      seconds += exposed_s(
-          recipe_of(ops_[i]), duration_.own_compute_s(ops_[i], d), [&](const Segment& s) {
+      seconds +=
+          exposed_s(recipe_of(ops_[i]), duration_.own_compute_s(ops_[i], d), [&](const Segment& s) {
             if (s.axis != axis || input_.traffic.ranks(axis) == 1) return 0.0;
             return input_.traffic[input_.traffic.collective_of(d, s)].price().seconds(s);
           });

@@ -90,7 +90,8 @@ class CriticalPath {
   CriticalPath(const TimelineView& view, const ReductionParts& parts)
       : view_(view), barriers_(view.program), parts_(parts) {
     const auto several = [](const auto& known) { return known.size() > 1; };
-    if (!view.program.asynchronous && std::ranges::any_of(parts, several)) ends_ = GradientEnds(view.program);
+    if (!view.program.asynchronous && std::ranges::any_of(parts, several))
+      ends_ = GradientEnds(view.program);
   }
 
   std::vector<PathSegment> trace() {
