@@ -71,7 +71,8 @@ std::string layers_text(const std::vector<int>& layers) {
 }
 
 std::string width_text(const Choice& choice) {
-  const char* shared = choice.family.shape.distributed_optimizer ? "z" : "";
+  static constexpr const char* kLetters[] = {"", "z", "g", "f"};
+  const char* shared = kLetters[static_cast<std::size_t>(choice.family.shape.sharded)];
   if (choice.widths.empty()) return fmt::format("{}{}", choice.family.shape.width, shared);
   return fmt::format("{}{}", fmt::join(choice.widths, "-"), shared);
 }
@@ -227,11 +228,17 @@ std::string plans_table(const FullPlan& full, std::size_t width) {
                                    {"engine", "that simulated it"},
                                    {"ranks", "their order on the GPUs"}},
                                   width);
-  const auto shapes = [&](bool Shape::*shared) {
-    return any([&](const PlanRow& r) { return r.offer.plan.choice.family.shape.*shared; });
+  const auto shapes = [&](const auto& is_so) {
+    return any([&](const PlanRow& r) { return is_so(r.offer.plan.choice.family.shape); });
   };
-  if (shapes(&Shape::distributed_optimizer)) text += "z: replicas share the optimizer (ZeRO-1)\n";
-  if (shapes(&Shape::sequence_parallel)) text += "s: with sequence parallelism\n";
+  const auto shares = [&](Sharded what) {
+    return shapes([&](const Shape& shape) { return shape.sharded == what; });
+  };
+  if (shares(Sharded::optimizer)) text += "z: replicas share the optimizer (ZeRO-1)\n";
+  if (shares(Sharded::gradients)) text += "g: replicas share optimizer and gradients (ZeRO-2)\n";
+  if (shares(Sharded::weights)) text += "f: replicas share weights, too (ZeRO-3, FSDP)\n";
+  if (shapes([](const Shape& shape) { return shape.sequence_parallel; }))
+    text += "s: with sequence parallelism\n";
   if (any([](const PlanRow& r) { return r.offer.scenario.optimistic; }))
     text += fmt::format("*: {}\n", kOptimistic);
   if (any([](const PlanRow& r) { return r.number.ends_with('='); }))

@@ -34,6 +34,20 @@ std::string shared_by(const Scenario& scenario) {
                      how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")));
 }
 
+/// "; ZeRO-3 in groups of 8, weights kept until the backward".
+std::string sharding_words(const Sharding& sharding) {
+  if (!sharding.sharded()) return "";
+  static constexpr std::string_view kGathered[] = {
+      "", ", weights gathered during the next forward", ", weights kept until the backward",
+      ", weights gathered for every forward and backward"};
+  const bool kept =
+      sharding.what == Sharded::weights && sharding.gathering == Gathering::first_forward;
+  return fmt::format("; ZeRO-{}{}{}", static_cast<int>(sharding.what),
+                     sharding.hybrid() ? fmt::format(" in groups of {}", sharding.group) : "",
+                     kept ? ", weights gathered once an update"
+                          : kGathered[static_cast<std::size_t>(sharding.gathering)]);
+}
+
 std::string replicas(const Scenario& c) {
   const std::vector<int> widths = c.widths();
   const bool alike = std::ranges::adjacent_find(widths, std::not_equal_to()) == widths.end();
@@ -70,7 +84,7 @@ std::string heading_text(const Simulation& s, bool reproducible) {
                         model_text(*c.transformer), c.cluster.name, device_names(c.cluster),
                         counted(static_cast<std::int64_t>(c.samples_per_update()), "sequence"),
                         c.transformer->seq_length, recompute_text(c.recompute),
-                        c.distributed_optimizer ? "; ZeRO-1" : "",
+                        sharding_words(c.sharding),
                         c.stack.name.empty() ? "" : fmt::format("; software: {}", c.stack.name));
   } else {
     const std::string model =

@@ -296,6 +296,49 @@ std::vector<CollectivePhase> phases_of(const Exchange& exchange, const GpuGroups
   return side_by_side(phases);
 }
 
+GpuGroups cut_into(const GpuGroups& groups, int size) {
+  GpuGroups cut;
+  for (const Gpus& group : groups) {
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (i % static_cast<std::size_t>(size) == 0) cut.emplace_back();
+      cut.back().push_back(group[i]);
+    }
+  }
+  return cut;
+}
+
+GpuGroups across_cuts(const GpuGroups& groups, int size) {
+  GpuGroups across;
+  for (const Gpus& group : groups) {
+    const std::size_t first = across.size();
+    across.resize(first + static_cast<std::size_t>(size));
+    for (std::size_t i = 0; i < group.size(); ++i)
+      across[first + i % static_cast<std::size_t>(size)].push_back(group[i]);
+  }
+  return across;
+}
+
+std::vector<CollectivePhase> reduction_phases(const ReductionOptions& options,
+                                              const GpuGroups& groups, const NodeOf& node_of) {
+  const Sharding& sharding = options.sharding;
+  const bool scatters =
+      sharding.gathering == Gathering::first_forward && !sharding.reduces_each_backward();
+  if (!scatters && !sharding.reduces_each_backward())
+    return phases_of(options.exchange(), groups, node_of);
+  std::vector<CollectivePhase> phases, across;
+  if (scatters)
+    phases = phases_of({Collective::reduce_scatter, options.algorithm},
+                       cut_into(groups, sharding.group), node_of);
+  if (sharding.hybrid())
+    across = phases_of(options.exchange(), across_cuts(groups, sharding.group), node_of);
+  for (CollectivePhase& phase : across) {
+    for (CollectiveFlow& flow : phase.flows)
+      if (scatters) flow.share /= sharding.group;
+    phases.push_back(std::move(phase));
+  }
+  return phases;
+}
+
 std::vector<CollectivePhase> push_and_pull(std::vector<int> gpus, int member, int servers) {
   if (gpus.size() < 2) return {};
   std::ranges::sort(gpus);
@@ -347,10 +390,13 @@ Transfer::Phase host_copies(const std::vector<int>& gpus, bool out, Network& net
 }
 
 CollectivePrice price(const Exchange& exchange, const GpuGroups& groups, const Cluster& cluster) {
+  return price(phases_of(exchange, groups, [&](int gpu) { return cluster.node_of(gpu); }), cluster);
+}
+
+CollectivePrice price(const std::vector<CollectivePhase>& phases, const Cluster& cluster) {
   Network network(cluster);
   Transfer whole;
-  whole.phases =
-      priced(phases_of(exchange, groups, [&](int gpu) { return cluster.node_of(gpu); }), network);
+  whole.phases = priced(phases, network);
   return whole.price();
 }
 

@@ -10,6 +10,7 @@
 
 #include "models/cluster.hpp"
 #include "models/collective_shapes.hpp"
+#include "models/sharding.hpp"
 #include "program/recipe.hpp"
 #include "program/transfer.hpp"
 #include "program/vocabulary.hpp"
@@ -50,6 +51,7 @@ struct ReductionOptions {
   bool priced = false;  ///< take StageCosts::reduce_grad_s, on no link, instead of flows
   /// Parts of the gradient, per stage (empty: one part, when the backward has ended).
   std::vector<std::vector<GradientBucket>> buckets{};
+  Sharding sharding{};  ///< who needs which part of what is reduced
 
   Exchange exchange() const { return {Collective::all_reduce, algorithm, servers}; }
 };
@@ -84,6 +86,17 @@ std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int
 std::vector<CollectivePhase> phases_of(const Exchange& exchange, const GpuGroups& groups,
                                        const NodeOf& node_of);
 
+/// Returns the groups cut into ones of so many neighbours, and those that have the members of one
+/// place in each of these.
+GpuGroups cut_into(const GpuGroups& groups, int size);
+GpuGroups across_cuts(const GpuGroups& groups, int size);
+
+/// Returns what the members of these groups, who have the same weights, do with their gradients
+/// when an update ends: an all-reduce, or a reduce-scatter among those who each need a part and an
+/// all-reduce of each part across the groups of these. None where every backward has done it.
+std::vector<CollectivePhase> reduction_phases(const ReductionOptions& options,
+                                              const GpuGroups& groups, const NodeOf& node_of);
+
 /// Returns what one of these GPUs, a replica that waits for no other, exchanges with the parameter
 /// servers: it pushes its gradients, then pulls the weights. A server moves nothing to itself, so
 /// the phases may have no flows. None for one GPU.
@@ -102,6 +115,7 @@ Transfer::Phase host_copies(const std::vector<int>& gpus, bool out, Network& net
 
 /// Returns what an exchange costs that these groups of a cluster's GPUs make side by side.
 CollectivePrice price(const Exchange& exchange, const GpuGroups& groups, const Cluster& cluster);
+CollectivePrice price(const std::vector<CollectivePhase>& phases, const Cluster& cluster);
 
 /// Returns the least seconds per byte of a ring's all-reduce among so many members of which every
 /// `apart`-th GPU is one, wherever these are: what `price` is never below, for a search to which

@@ -4,6 +4,7 @@
 #include "models/cost/exchanges.hpp"
 #include "models/cost/kept.hpp"
 #include "models/cost/seconds.hpp"
+#include "models/cost/sharding.hpp"
 #include "models/muon.hpp"
 
 #include <algorithm>
@@ -24,6 +25,9 @@ struct PartParameters {
         head(model.head_parameters(tensor)),
         tied(model.tie_embeddings ? model.vocab_rows(tensor) * model.hidden_size : 0) {}
 
+  std::int64_t largest_unit(int layers, bool first, bool last) const {
+    return std::max({layers > 0 ? layer : 0, first ? embedding : 0, last ? head : 0});
+  }
   std::int64_t of_layers(int layers, bool first, bool last) const {
     return layers * layer + (first ? embedding : 0) + (last ? head : 0) -
            (first && last ? tied : 0);
@@ -38,7 +42,8 @@ class StageModel {
   StageModel(const TransformerSpec& model, const Layer& layer, const DeviceSpec& device,
              const StageCostOptions& options, std::size_t stage)
       : job_(model, layer, device, options, stage),
-        shards_(options.optimizer_shards),
+        sharding_(options.sharding),
+        shards_(options.sharding.optimizer_shards()),
         parameters_(model, layer, options.tensor),
         seconds_(job_) {}
   StageModel(const StageModel&) = delete;  // seconds_ refers to job_
@@ -63,6 +68,11 @@ class StageModel {
     c.output_bytes = whole(job_.gathers_messages() ? output / job_.tensor.degree : output);
     set_kept_bytes(job_, layers, first, last, c);
     set_recipes(job_, layers, first, last, {seconds_.attention_s(), seconds_.products_s()}, c);
+    set_sharding(
+        job_, sharding_,
+        {parameters_.of_layers(layers, first, last), parameters_.largest_unit(layers, first, last),
+         std::max(1, layers + (first ? 1 : 0) + (last ? 1 : 0))},
+        c);
     return c;
   }
 
@@ -87,7 +97,8 @@ class StageModel {
     c.optimizer_bytes = whole(n * bytes.optimizer / shards_);
     c.version_bytes = whole(n * bytes.version);
     const double gathered = (bytes.reduced + bytes.weights) / 2;
-    c.reduced_bytes = whole(n * (shards_ > 1 ? gathered : bytes.reduced));
+    c.reduced_bytes =
+        whole(n * (shards_ > 1 && sharding_.gathers_in_reduction() ? gathered : bytes.reduced));
   }
 
   double optimizer_s(const StageCosts& c) const {
@@ -104,6 +115,7 @@ class StageModel {
   }
 
   StageJob job_;
+  Sharding sharding_;
   int shards_;
   PartParameters parameters_;
   LayerSeconds seconds_;
@@ -128,7 +140,7 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
     costs.push_back(stage.costs(layers[i], i == 0, i + 1 == layers.size()));
     if (options.muon)
       use_muon(costs.back(), model, devices[i], layers[i], options.tensor,
-               options.optimizer_shards);
+               options.sharding.optimizer_shards());
   }
   return costs;
 }

@@ -39,6 +39,7 @@
 
 #include "models/device.hpp"
 #include "models/gradient_buckets.hpp"
+#include "models/sharding.hpp"
 #include "models/stack.hpp"
 #include "models/topology.hpp"
 #include "models/transformer.hpp"
@@ -55,11 +56,10 @@ struct StageCostOptions {
   PerStage<Recomputation> recompute = Recompute::none;
   TensorParallel tensor = {};
   int context = 1;  ///< ranks that divide every sequence, c
-  /// Replicas, and their context ranks, that share the optimizer's state, each updating its part
-  /// (Megatron's distributed optimizer, ZeRO-1: Rajbhandari et al., SC'20). A reduce-scatter of
-  /// gradients and an all-gather of weights then replace the all-reduce; each counts half of its
-  /// bytes in `reduced_bytes`.
-  int optimizer_shards = 1;
+  /// Replicas, and their context ranks, that divide weights, gradients or the optimizer's states.
+  /// With weights gathered after the step, a reduce-scatter of gradients and an all-gather of
+  /// weights replace the all-reduce; each counts half of its bytes in `reduced_bytes`.
+  Sharding sharding = {};
   bool muon = false;  ///< the optimizer is Muon (models/muon.hpp), else Adam
   StackSpec stack = {};
   CollectivePrice tensor_sum = {};  ///< an all-reduce among the tensor ranks

@@ -21,7 +21,7 @@ Number at_position(const Placement& placement, const std::vector<StageCosts>& co
 /// Returns the seconds that an op computes by itself.
 inline double op_seconds(const Placement& placement, const std::vector<StageCosts>& costs,
                          const Op& op) {
-  if (is_compute(op.kind)) return costs[op.stage].pass(op)[op.kind].seconds;
+  if (is_compute(op.kind)) return costs[op.stage].pass(op)[op].seconds;
   return at_position(placement, costs, placement.positions()[op.stage],
                      op.kind == OpKind::step ? &StageCosts::step_s : &StageCosts::reduce_grad_s);
 }

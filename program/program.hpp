@@ -93,6 +93,7 @@ struct Program {
   bool asynchronous = false;         ///< REDUCE_GRAD: a replica and the parameter servers, alone
   bool detached_reductions = false;  ///< REDUCE_GRAD runs beside the next batch; its STEP waits
   bool reduces_within = false;  ///< Mesh::reduces_within: REDUCE_GRAD without other devices, too
+  bool gathers = false;  ///< new weights are gathered in the first F of each stage (Op::gathers)
   bool whole_backward = false;  ///< one B per update, with the number of its last microbatch
 
   /// Microbatches of the whole run, over all replicas and updates.

@@ -10,14 +10,16 @@ namespace penstock {
 
 std::int64_t Recipe::bytes(Axis axis, Collective what) const {
   std::int64_t sum = 0;
-  for (const Segment& s : segments)
+  for_each([&](const Segment& s) {
     if (s.exchanges() && s.axis == axis && s.what == what) sum += s.bytes;
+  });
   return sum;
 }
 
 bool Recipe::exchanges(Axis axis) const {
-  return std::ranges::any_of(segments,
-                             [&](const Segment& s) { return s.exchanges() && s.axis == axis; });
+  bool found = false;
+  for_each([&](const Segment& s) { found = found || (s.exchanges() && s.axis == axis); });
+  return found;
 }
 
 bool Recipe::serial() const {
@@ -41,13 +43,15 @@ bool Recipe::in_turns() const {
 }
 
 Recipe joined(const Recipe& a, double share, const Recipe& b) {
-  static_assert(kLanes == 3, "computing and exchanges wait for one another, copies for neither");
+  static_assert(kLanes == 4,
+                "computing and exchanges wait for one another, the others for neither");
   if (a.in_turns() && b.in_turns())
     return all_reduces(a.bytes(Axis::tensor, Collective::all_reduce) +
                            b.bytes(Axis::tensor, Collective::all_reduce),
                        a.times + b.times);
   Recipe both{{}, std::max(a.times, b.times)};
-  std::array<std::int8_t, kLanes> last{Segment::kNone, Segment::kNone};
+  std::array<std::int8_t, kLanes> last;
+  last.fill(Segment::kNone);
   const auto append = [&](const std::vector<Segment>& segments, double of_all) {
     const auto first = static_cast<std::int8_t>(both.segments.size());
     const auto before = last;
@@ -56,7 +60,7 @@ Recipe joined(const Recipe& a, double share, const Recipe& b) {
       s.share *= of_all;
       if (s.after != Segment::kNone)
         s.after = static_cast<std::int8_t>(s.after + first);
-      else if (s.lane != Lane::host && last[lane] == before[lane])
+      else if (lane < 2 && last[lane] == before[lane])
         s.after = before[1 - lane];  // those before it on its own lane it waits for anyway
       last[lane] = static_cast<std::int8_t>(both.segments.size());
       both.segments.push_back(s);
@@ -67,6 +71,10 @@ Recipe joined(const Recipe& a, double share, const Recipe& b) {
   append(b.segments.empty() ? computes : b.segments, 1 - share);
   invariant(both.segments.size() <= Recipe::kMostSegments,
             "two recipes that are joined have more than 31 segments");
+  for (const Recipe* one : {&a, &b}) {
+    both.before.insert(both.before.end(), one->before.begin(), one->before.end());
+    both.after.insert(both.after.end(), one->after.begin(), one->after.end());
+  }
   return both;
 }
 
@@ -74,8 +82,10 @@ double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exc
   const auto length_s = [&](const Segment& s) {
     return s.lane == Lane::compute ? s.share * compute_s : exchange_s(s);
   };
+  double seconds = 0;
+  for (const auto* part : {&recipe.before, &recipe.after})
+    for (const Segment& s : *part) seconds += exchange_s(s);
   if (recipe.serial()) {
-    double seconds = 0;
     for (const Segment& s : recipe.segments)
       if (s.exchanges()) seconds += length_s(s);
     return seconds;
@@ -88,7 +98,7 @@ double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exc
     if (s.after != Segment::kNone) free = std::max(free, ends_s[static_cast<std::size_t>(s.after)]);
     ends_s.push_back(free += length_s(s));
   }
-  return std::max(0.0, *std::ranges::max_element(free_s) - compute_s);
+  return seconds + std::max(0.0, *std::ranges::max_element(free_s) - compute_s);
 }
 
 }  // namespace penstock

@@ -2,9 +2,11 @@
 // A Recipe: what an op of a stage consists of, as segments on lanes of its device.
 //
 // A lane is an in-order queue: one computes, on another the ranks of the device exchange, on a
-// third its GPUs copy to and from the memory of their host. `after` crosses lanes. The list is gone
-// through `times` times, each time with an equal part of every segment's work. A segment computes a
-// share of the op's seconds, or is a collective of the ranks along an axis, in so many calls.
+// third its GPUs copy to and from the memory of their host, on a fourth those that divide the
+// weights gather them and reduce their gradients. `after` crosses lanes. The list is gone through
+// `times` times, each time with an equal part of every segment's work; what is exchanged before the
+// first time and after the last one, nothing hides. A segment computes a share of the op's seconds,
+// or is a collective of the ranks along an axis, in so many calls.
 //
 // Where no link is shared a recipe folds to one duration (`exposed_s` beside the computing); where
 // links are, its segments are played (sim/simgrid).
@@ -24,9 +26,9 @@ enum class Axis : std::uint8_t { tensor, context, host, data };
 inline constexpr std::array kInnerAxes{Axis::tensor, Axis::context};
 template <class T>
 using ByInnerAxis = std::array<T, kInnerAxes.size()>;
-/// Along which a device exchanges inside of its ops: its ranks with one another, and each of its
-/// GPUs with the memory of its host.
-inline constexpr std::array kExchangeAxes{Axis::tensor, Axis::context, Axis::host};
+/// Along which a device exchanges inside of its ops: its ranks with one another, each of its GPUs
+/// with the memory of its host, and with the other GPUs that divide the same weights.
+inline constexpr std::array kExchangeAxes{Axis::tensor, Axis::context, Axis::host, Axis::data};
 template <class T>
 using ByExchangeAxis = std::array<T, kExchangeAxes.size()>;
 
@@ -42,6 +44,7 @@ inline constexpr ByExchangeAxis<AxisTraits> kAxisTraits{{
     {"tensor", "tp", "t: GPUs that share a layer's matrices", "tensor-parallel", false, false},
     {"context", "cp", "c: groups of t that share its sequences", "context-parallel", true, true},
     {"host", "host", "", "offloading", false, true},
+    {"shard", "shard", "", "sharded-weight", true, false},
 }};
 constexpr const AxisTraits& traits(Axis exchange) {
   return kAxisTraits[static_cast<std::size_t>(exchange)];
@@ -77,9 +80,10 @@ struct AxisCollective {
   bool operator==(const AxisCollective&) const = default;
 };
 
-enum class Lane : std::uint8_t { compute, exchange, host };
-inline constexpr std::size_t kLanes = 3;
+enum class Lane : std::uint8_t { compute, exchange, host, weights };
+inline constexpr std::size_t kLanes = 4;
 constexpr Lane lane_of(Axis exchange) {
+  if (exchange == Axis::data) return Lane::weights;
   return exchange == Axis::host ? Lane::host : Lane::exchange;
 }
 
@@ -103,12 +107,20 @@ struct Recipe {
 
   std::vector<Segment> segments{};  ///< empty: all of it is computed at once
   int times = 0;
+  /// Exchanges before the first time and after the last one, one after the other.
+  std::vector<Segment> before{}, after{};
 
   bool operator==(const Recipe&) const = default;
+  /// Calls `visit(segment)` for all that it consists of.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (const auto* part : {&before, &segments, &after})
+      for (const Segment& segment : *part) visit(segment);
+  }
   /// Of collectives along an axis, over all times.
   std::int64_t bytes(Axis axis, Collective what) const;
   bool exchanges(Axis axis) const;
-  /// Does each segment wait for the one before?
+  /// Does each segment of a time wait for the one before?
   bool serial() const;
   /// Computes and all-reduces among the tensor ranks in turns, or nothing but computes.
   bool in_turns() const;

@@ -46,6 +46,8 @@ struct Op {
     detached = 4,  ///< REDUCE_GRAD: the device goes on at once, only its STEP waits for the traffic
     paired = 8,    ///< runs together with the next op of its device: an overlapped F and B
     stored = 16,   ///< F and its B: nothing is recomputed (torchgpipe's checkpoint)
+    gathers = 32,  ///< F: the first of its device's one stage after a STEP: gathers new weights
+    prefetched = 64,  ///< F: the first of one of several stages, whose new weights it waits for
   };
   std::uint32_t microbatch = 0;
   std::uint16_t stage = 0;
@@ -100,6 +102,8 @@ struct OpCost {
 /// keep.
 struct PassCosts {
   std::array<OpCost, 4> ops{};  ///< index = OpKind
+  /// F where it gathers the weights of an update (Op::gathers); none: it is like the others.
+  std::optional<OpCost> gathering{};
 
   std::int64_t activation_bytes = 0;  ///< kept from F until B, or until I
   std::int64_t activation_after_input_bytes =
@@ -112,6 +116,9 @@ struct PassCosts {
   /// Returns the costs of a compute op of this kind.
   OpCost& operator[](OpKind kind) { return ops.at(static_cast<std::size_t>(kind)); }
   const OpCost& operator[](OpKind kind) const { return ops.at(static_cast<std::size_t>(kind)); }
+  const OpCost& operator[](const Op& op) const {
+    return op.has(Op::gathers) && gathering ? *gathering : (*this)[op.kind];
+  }
 };
 
 /// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters),
@@ -146,9 +153,11 @@ struct StageCosts : PassCosts {
   /// Calls `visit(seconds)` for the seconds of computing in all its ops, and what pairs save.
   template <class Visit>
   void for_each_compute_s(const Visit& visit) {
-    for (OpCost& op : ops) visit(op.seconds);
-    if (stored)
-      for (OpCost& op : stored->ops) visit(op.seconds);
+    for (PassCosts* pass : {static_cast<PassCosts*>(this), stored ? &*stored : nullptr}) {
+      if (pass == nullptr) continue;
+      for (OpCost& op : pass->ops) visit(op.seconds);
+      if (pass->gathering) visit(pass->gathering->seconds);
+    }
     visit(overlap_saving_s);
   }
 };

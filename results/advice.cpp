@@ -81,7 +81,7 @@ Settings usual_keys(const Scenario& s) {
       keys.emplace_back("pipeline.sequence_parallel", true);
     else if (s.mesh.size(Axis::tensor) > 1 && !s.tensor_overlap)
       keys.emplace_back("pipeline.tensor_overlap", true);
-    if (replicas && !s.distributed_optimizer && !s.schedule->asynchronous)
+    if (replicas && !s.sharding.sharded() && !s.schedule->asynchronous)
       keys.emplace_back("pipeline.distributed_optimizer", true);
   }
   if (!s.layers.empty() && s.layers.size() > 1) keys.emplace_back("pipeline.split", "balanced");
@@ -289,7 +289,7 @@ bool differs(const Scenario& a, const Scenario& b) {
          a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
          a.shape.accumulation_steps != b.shape.accumulation_steps ||
          a.shape.depth != b.shape.depth || a.mesh.inner != b.mesh.inner ||
-         a.distributed_optimizer != b.distributed_optimizer ||
+         !(a.sharding == b.sharding) ||
          a.sequence_parallel != b.sequence_parallel ||
          overlaps_reduction(a) != overlaps_reduction(b);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.hpp"
 #include "base/units.hpp"
+#include "program/gather_queue.hpp"
 #include "program/iterations.hpp"
 #include "program/op_costs.hpp"
 #include "sim/path_contention.hpp"
@@ -223,8 +224,8 @@ void add_bubble(const Simulation& s, Result& r) {
     max_stage = std::max(max_stage, d.time.stage_time_s);
     for (std::size_t c = 0; c < kCauses && total > 0; ++c) r.bubble[c] += d.time.idle_s[c] / total;
   }
-  if (total > 0) r.bubble_fraction = 1 - busy / total;
-  if (max_stage > 0) r.stage_bubble_fraction = 1 - max_busy / max_stage;
+  if (total > 0) r.bubble_fraction = std::max(0.0, 1 - busy / total);
+  if (max_stage > 0) r.stage_bubble_fraction = std::max(0.0, 1 - max_busy / max_stage);
 }
 
 /// Of transformers: tokens, and arithmetic against what the devices could do.
@@ -317,9 +318,12 @@ void add_links(const Simulation& s, Result& r) {
     for (std::uint32_t g = s.program.ops.begin(d); g < s.program.ops.end(d); ++g) {
       const Op& op = s.program.ops[g];
       if (is_compute(op.kind)) {
-        const Recipe& recipe = s.scenario.costs[op.stage].pass(op)[op.kind].recipe;
+        const Recipe& recipe = s.scenario.costs[op.stage].pass(op)[op].recipe;
         for (const AxisCollective& one : s.traffic->collectives())
           moved[s.traffic->collective_of(d, one)] += recipe.bytes(one.axis, one.what);
+        if (const Gathered all = gathered_before(s.scenario.costs, op); all.bytes > 0)
+          moved[s.traffic->collective_of(d, {Axis::data, Collective::all_gather})] +=
+              std::llround(all.bytes);
       }
       if (op.has(Op::sends))
         moved[s.traffic->message_of(op)] += message_bytes(s.scenario.costs, op);

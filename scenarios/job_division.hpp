@@ -17,6 +17,9 @@ struct Division {
   std::int64_t stages = 1, width = 1, tensor = 1, context = 1, chunks = 1;
   std::int64_t microbatch_size = 1, batch = 1, accumulation_steps = 1;
   bool sequence_parallel = false, tensor_overlap = false, distributed_optimizer = false;
+  std::string shard{};           ///< where it is more than a distributed optimizer
+  std::int64_t shard_group = 0;  ///< where not all replicas are one
+  std::string reshard_after_forward{};
   std::string schedule = "1f1b", recompute = "none", stack{};
   std::int64_t recomputed_layers = 0;  ///< of a stage, where not all are
   std::vector<std::int64_t> split{};   ///< layers per virtual stage, where it is said

@@ -120,6 +120,20 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "distributed_optimizer", T::boolean,
        "replicas share the optimizer's state (ZeRO-1); default false", "",
        "use_distributed_optimizer"},
+      {"pipeline", "shard", T::choice,
+       "what the GPUs that have the same weights (replicas, and their context ranks) divide among "
+       "them: none (default), optimizer (its states: ZeRO-1, as distributed_optimizer), gradients "
+       "(and gradients: ZeRO-2), weights (and weights: ZeRO-3, FSDP)",
+       "none|optimizer|gradients|weights"},
+      {"pipeline", "shard_group", T::integer,
+       "so many of them divide it, and the groups reduce with one another (HSDP, hybrid sharding); "
+       "default: all of them",
+       1, "data_parallel_shard_degree"},
+      {"pipeline", "reshard_after_forward", T::choice,
+       "shard weights: always (gathered again for every backward), never (kept until the backward, "
+       "in a pipeline until the last one of an update), auto (default: never in a pipeline, as "
+       "torchtitan)",
+       "auto|always|never"},
       {"pipeline", "microbatch_size", T::integer, "samples per microbatch; default 1", 1,
        "micro_batch_size|mbs"},
       {"pipeline", "microbatches", T::integer,
@@ -209,6 +223,11 @@ const std::vector<KeyRow>& table() {
        "size, and it is ready with the backward of the first of them; default of a model by shape: "
        "25 MiB",
        D::bytes},
+      {"reduction", "gather", T::choice,
+       "when the weights are gathered that a divided optimizer (shard) has updated in parts: "
+       "after-step (default), first-forward (layer by layer beside each stage's next forward: "
+       "Megatron's overlap_param_gather)",
+       "after-step|first-forward"},
       {"reduction", "servers", T::integer,
        "algorithm server: replicas that hold a part of the weights each; default 1", 1},
 

@@ -182,6 +182,8 @@ constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "rank_order",
                                                 "recompute_layers",
                                                 "distributed_optimizer",
+                                                "shard",
+                                                "shard_group",
                                                 "reduction",
                                                 "sequence_parallel",
                                                 "tensor_overlap",
@@ -221,7 +223,7 @@ std::vector<std::string> left_out_of_megatron(const Scenario& s) {
   add_unsaid(document, "", kSaid);
   if (const Value* pipeline = document.find("pipeline")) {
     add_unsaid(*pipeline, "pipeline.", kSaidOfPipeline);
-    constexpr std::string_view kOverlap[] = {"overlap"};
+    constexpr std::string_view kOverlap[] = {"overlap", "gather"};
     if (const Value* reduction = pipeline->find("reduction"))
       add_unsaid(*reduction, "pipeline.reduction.", kOverlap);
   }
@@ -258,7 +260,17 @@ std::string megatron_arguments(const Scenario& s) {
   flags.add_flag("global-batch-size",
                  s.microbatch_size * s.shape.microbatches_per_update * s.mesh.most());
   add_recompute(flags, *recomputation_of_all(s));
-  if (s.distributed_optimizer) flags.add_flag("use-distributed-optimizer");
+  if (s.sharding.sharded()) {
+    flags.add_flag("use-distributed-optimizer");
+    if (s.sharding.what > Sharded::optimizer) {
+      flags.add_flag("use-megatron-fsdp");
+      flags.add_flag("data-parallel-sharding-strategy",
+                     s.sharding.what == Sharded::weights ? "optim_grads_params" : "optim_grads");
+    } else if (s.sharding.gathering == Gathering::first_forward)
+      flags.add_flag("overlap-param-gather");
+    if (s.sharding.hybrid())
+      flags.add_flag("num-distributed-optimizer-instances", s.sharding.sharers / s.sharding.group);
+  }
   if (s.mesh.sharers() > 1 && overlaps_reduction(s)) flags.add_flag("overlap-grad-reduce");
   return flags.text();
 }

@@ -403,12 +403,27 @@ class Import : public ImportNotes {
   }
 
   /// Of gradients over the GPUs that share a stage's weights.
-  std::string reduction_of(std::int64_t sharers) {
+  std::string reduction_of(std::int64_t sharers, bool divided_optimizer) {
     const bool given =
         has("overlap-grad-reduce", sharers > 1 ? "pipeline.reduction.overlap: backward"
                                                : "nothing, with a single replica");
-    return sharers > 1 ? fmt::format("  reduction: {{overlap: {}}}\n", given ? "backward" : "none")
-                       : "";
+    const bool late = has("overlap-param-gather",
+                          divided_optimizer && sharers > 1
+                              ? "pipeline.reduction.gather: first-forward"
+                              : "nothing, without a distributed optimizer of several replicas");
+    return sharers > 1
+               ? fmt::format("  reduction: {{overlap: {}{}}}\n", given ? "backward" : "none",
+                             late && divided_optimizer ? ", gather: first-forward" : "")
+               : "";
+  }
+
+  /// Returns the key of the GPUs of an instance of the distributed optimizer, of which several hold
+  /// all of its states.
+  std::string shard_group_of(std::int64_t sharers, int zero) {
+    const std::int64_t instances =
+        number("num-distributed-optimizer-instances", "pipeline.shard_group").value_or(1);
+    if (zero == 0 || instances <= 1 || sharers % instances != 0) return "";
+    return fmt::format("  shard_group: {}\n", sharers / instances);
   }
 
   std::string rest() {
@@ -429,7 +444,7 @@ class Import : public ImportNotes {
     const bool sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
-    const bool shared =
+    const int zero =
         sharding(has("use-distributed-optimizer", "pipeline.distributed_optimizer: true") ? 1 : 0);
     const bool dividing = tensor > 1 && !sequence;
     std::string out = fmt::format(
@@ -459,19 +474,20 @@ class Import : public ImportNotes {
       out += "  tensor_overlap: true\n";
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
       out += "  transfers_divided: true\n";
-    if (shared) out += "  distributed_optimizer: true\n";
+    if (zero == 1) out += "  distributed_optimizer: true\n";
+    out += shard_group_of(sharers, zero);
+    if (zero > 1) out += fmt::format("  shard: {}\n", zero == 2 ? "gradients" : "weights");
     out += fmt::format("  microbatch_size: {}\n", micro);
     out += batch_of(micro, width);
     out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
-    return out + reduction_of(sharers);
+    return out + reduction_of(sharers, zero == 1 || zero == 2);
   }
 
-  /// Returns whether replicas share the optimizer's state, in `stage` 1 to 3 of ZeRO or of what is
-  /// given; leaves out what they share beside it.
-  bool sharding(int stage) {
-    const char* const key = "pipeline.distributed_optimizer: true";
+  /// Returns the stage of ZeRO, 0 to 3: `stage`, or more where other flags say it.
+  int sharding(int stage) {
+    const char* const key = "pipeline.shard";
     const auto at_least = [&](int more) { stage = std::max(stage, more); };
     const auto of_deepspeed = number("zero-stage", key);
     if (deepspeed_ && of_deepspeed) at_least(static_cast<int>(*of_deepspeed));
@@ -488,17 +504,7 @@ class Import : public ImportNotes {
              : strategy == "optim_grads"      ? 2
              : strategy == "optim"            ? 1
                                               : 0);
-    if (stage >= 2) {
-      const char* const what = stage == 2 ? "sharded gradients" : "sharded gradients and weights";
-      for (const char* flag :
-           {"zero-stage", "use-torch-fsdp2", "use-megatron-fsdp", "use-custom-fsdp"})
-        if (mentions(flag))
-          unmodelled(flag, fmt::format("{} are not modelled: only the optimizer is shared here "
-                                       "({})",
-                                       what, key));
-      leave_out(what, Leaves::less);
-    }
-    return stage >= 1;
+    return stage;
   }
 
   std::int64_t chunks_of(std::int64_t stages) {

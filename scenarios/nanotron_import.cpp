@@ -111,14 +111,10 @@ Division nanotron_division(ImportNotes& notes) {
   }
   if (is_true(notes.word("parallelism.recompute_layer", "pipeline.recompute")))
     d.recompute = "full";
-  const std::string zero = notes.word("optimizer.zero_stage", "pipeline.distributed_optimizer");
+  const std::string zero = notes.word("optimizer.zero_stage", "pipeline.shard");
   d.distributed_optimizer = zero == "1";
-  if (zero == "2" || zero == "3") {
-    notes.unmodelled("optimizer.zero_stage",
-                     "gradients and weights are not sharded here: as with zero_stage: 1");
-    if (d.width > 1) notes.leave_out("ZeRO's sharding of gradients and weights", Leaves::less);
-  }
-  d.distributed_optimizer |= zero == "2" || zero == "3";
+  if (zero == "2") d.shard = "gradients";
+  if (zero == "3") d.shard = "weights";
   d.microbatch_size =
       notes.number("tokens.micro_batch_size", "pipeline.microbatch_size").value_or(1);
   const auto accumulated =

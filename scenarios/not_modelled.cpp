@@ -15,7 +15,8 @@ constexpr std::string_view kExperts =
     "expert parallelism and mixture-of-experts models are not modelled; dense models are, divided "
     "by pipeline.tensor, stages and width";
 constexpr std::string_view kZero =
-    "ZeRO-2, ZeRO-3 and FSDP are not modelled; ZeRO-1 is (pipeline.distributed_optimizer: true)";
+    "ZeRO and FSDP are pipeline.shard: optimizer (ZeRO-1), gradients (ZeRO-2) or weights (ZeRO-3, "
+    "FSDP)";
 
 constexpr std::string_view kInterleaved =
     "give pipeline.chunks, the number of virtual stages per device";

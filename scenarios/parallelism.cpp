@@ -248,9 +248,8 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
                   .step_sync = keys.optimizer_sync.value_or(StepSync::device),
                   .detached_reductions = reduction.overlap == Overlap::next_batch,
                   .reduces_within = out.mesh.reduces_within()};
-  // Of a single replica nothing is divided, as in Megatron-LM.
-  out.distributed_optimizer =
-      keys.distributed_optimizer.value_or(false) && (out.mesh.sharers() > 1 || keys.width.broken);
+  out.sharding = sharding_of(spec, out);
+  out.lowering.gathers = out.sharding.gathers_in_first_forward();
   check_shares(spec, out);
   if (too_deep(out.shape))
     (out.shape.depth > kDeepest ? keys.stages : keys.chunks)

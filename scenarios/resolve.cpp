@@ -314,7 +314,9 @@ ReductionOptions reduction_options(const ReductionRequest& request, const Parall
                                    const CostedStages& stages, const TransformerSpec* model) {
   ReductionOptions options = request.options;
   if (!reduces(job)) return options;
-  const bool gathers = request.overlap == Overlap::backward && job.distributed_optimizer;
+  options.sharding = job.sharding;
+  if (job.sharding.reduces_each_backward() && !job.sharding.hybrid()) return options;
+  const bool gathers = request.overlap == Overlap::backward && job.sharding.gathers_in_reduction();
   const Placement placement = job.placement();
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(placement.depth()); ++p) {
     std::vector<GradientBucket> buckets = position_buckets(request, placement.stages_at(p), stages);

@@ -56,6 +56,8 @@ const Value& recompute_place(const Specification& spec, Recompute value);
 
 /// Can the model, and the replicas' optimizers, be divided so?
 void check_shares(const Specification& spec, const Parallelism& job);
+/// Returns what those divide who have the same weights. `job`: its mesh and shape are known.
+Sharding sharding_of(const Specification& spec, const Parallelism& job);
 /// What a user should know of a stage shared by several GPUs.
 void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mesh& mesh,
                  Diagnostics& diagnostics);

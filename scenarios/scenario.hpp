@@ -38,7 +38,7 @@ struct Parallelism {
   bool sequence_parallel = false;
   bool tensor_overlap = false;     ///< sequence parallelism's exchanges go beside products
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
-  bool distributed_optimizer = false;
+  Sharding sharding{};             ///< of weights, gradients and states among their sharers
   bool muon = false;  ///< the optimizer whose step and state cost something is Muon
 
   /// The GPUs of a device of the Program.

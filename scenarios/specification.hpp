@@ -71,6 +71,7 @@ using Part = Given<Anything>;
 enum class RankOrder { data_first, pipeline_first };
 enum class Replication { round_robin, split };
 enum class Split { even, balanced };
+enum class Reshard { automatic, always, never };
 enum class WeightCopies { paper, code };
 enum class Stashing { all, none };
 enum class Overlap { none, backward, next_batch };
@@ -83,6 +84,7 @@ struct ReductionKeys {
   Given<Overlap> overlap{section, "overlap"};
   Integer buckets{section, "buckets"};
   Given<double> bucket_size{section, "bucket_size"};
+  Given<Gathering> gather{section, "gather"};
   Integer servers{section, "servers"};
 };
 
@@ -102,6 +104,9 @@ struct PipelineKeys {
   Flag tensor_overlap{section, "tensor_overlap"};
   Flag transfers_divided{section, "transfers_divided"};
   Flag distributed_optimizer{section, "distributed_optimizer"};
+  Given<Sharded> shard{section, "shard"};
+  Integer shard_group{section, "shard_group"};
+  Given<Reshard> reshard_after_forward{section, "reshard_after_forward"};
   Integer microbatch_size{section, "microbatch_size"};
   Integer microbatches{section, "microbatches"};
   Integer global_batch_size{section, "global_batch_size"};

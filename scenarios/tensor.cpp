@@ -76,7 +76,7 @@ void refuse_given_costs(const Specification& spec, const Parallelism& job) {
   for (const Axis axis : kInnerAxes)
     if (job.mesh.size(axis) > 1) refuse(std::string(traits(axis).name));
   if (job.transfers_divided) refuse("transfers_divided");
-  if (job.distributed_optimizer) refuse("distributed_optimizer");
+  if (job.sharding.sharded()) refuse(spec.pipeline.shard.there ? "shard" : "distributed_optimizer");
 }
 
 /// What divides among tensor ranks needs some.
@@ -102,14 +102,57 @@ void check_alone(const Specification& spec) {
   }
 }
 
-void check_distributed_optimizer(const Flag& key, const Parallelism& job) {
+Sharded asked_sharding(const PipelineKeys& keys) {
+  if (keys.shard.value) return *keys.shard.value;
+  return keys.distributed_optimizer.value_or(false) ? Sharded::optimizer : Sharded::none;
+}
+
+/// What only those can say who divide something.
+void check_sharding_keys(const Specification& spec, Sharded what) {
+  const PipelineKeys& keys = spec.pipeline;
+  if (what == Sharded::none && keys.shard_group.there)
+    keys.shard_group.refuse("'shard_group' is of those who divide something: it needs 'shard'");
+  if (spec.reduction.gather.there && (what == Sharded::none || what == Sharded::weights))
+    spec.diagnostics.note(
+        what == Sharded::none
+            ? "reduction.gather changes nothing: it is of a divided optimizer (shard: optimizer)"
+            : "reduction.gather changes nothing: with shard: weights it is reshard_after_forward "
+              "that says when weights are gathered");
+  if (what != Sharded::weights && keys.reshard_after_forward.there)
+    keys.reshard_after_forward.refuse("'reshard_after_forward' needs shard: weights");
+}
+
+void check_sharding(const Specification& spec, const Parallelism& job) {
+  const PipelineKeys& keys = spec.pipeline;
   const Schedule* schedule = job.schedule;
+  const bool by_shard = keys.shard.there;
+  const auto refuse = [&](const std::string& why) {
+    if (by_shard)
+      keys.shard.refuse(why);
+    else
+      keys.distributed_optimizer.refuse(why);
+  };
   if (schedule != nullptr && schedule->asynchronous) {
-    key.refuse(fmt::format("'{}' has parameter servers, which keep the optimizer's state",
-                           schedule->name));
+    refuse(fmt::format("'{}' has parameter servers, which keep the optimizer's state",
+                       schedule->name));
   }
   if (!job.mesh.width.alike())
-    key.refuse("'distributed_optimizer' needs as many replicas of every stage");
+    refuse(fmt::format("'{}' needs as many replicas of every stage",
+                       by_shard ? "shard" : "distributed_optimizer"));
+  const bool within_update = job.sharding.what > Sharded::optimizer;
+  if (within_update && schedule != nullptr && !schedule->asynchronous && !schedule->flushes())
+    refuse(
+        fmt::format("'{}' has several versions of its weights under way: it can divide the "
+                    "optimizer's states alone (shard: optimizer)",
+                    schedule->name));
+  if (within_update && job.lowering.detached_reductions)
+    refuse("gradients that are divided cannot wait for the next batch; use overlap: backward");
+  const int sharers = job.mesh.sharers();
+  if (job.sharding.group > 0 && sharers % job.sharding.group != 0)
+    keys.shard_group.refuse(
+        fmt::format("{} GPUs have the same weights: 'shard_group' must divide "
+                    "them, got {}",
+                    sharers, job.sharding.group));
 }
 
 bool shape_known(const Section& model) {
@@ -120,15 +163,43 @@ bool shape_known(const Section& model) {
 
 }  // namespace
 
+Sharding sharding_of(const Specification& spec, const Parallelism& job) {
+  const PipelineKeys& keys = spec.pipeline;
+  const int sharers = job.mesh.sharers();
+  if (keys.shard.value && keys.distributed_optimizer.value &&
+      (*keys.shard.value == Sharded::none) == *keys.distributed_optimizer.value)
+    keys.distributed_optimizer.refuse(
+        fmt::format("'shard: {}' says the contrary; leave out one of the two",
+                    kShardedNames[static_cast<std::size_t>(*keys.shard.value)]));
+  Sharding out{.what = asked_sharding(keys), .sharers = sharers};
+  // Of a single replica nothing is divided, as in Megatron-LM.
+  if (sharers == 1 && !keys.width.broken) return {};
+  constexpr std::int64_t kMost = 1'000'000;
+  out.group = static_cast<int>(std::min(keys.shard_group.value_or(sharers), kMost));
+  out.gathering = spec.reduction.gather.value_or(Gathering::after_step);
+  if (out.what != Sharded::weights) return out;
+  const bool pipelined = job.shape.stages() > 1;
+  const Reshard reshard = keys.reshard_after_forward.value_or(Reshard::automatic);
+  const bool again = reshard == Reshard::always || (reshard == Reshard::automatic && !pipelined);
+  out.gathering = again       ? Gathering::each_pass
+                  : pipelined ? Gathering::first_forward
+                              : Gathering::forward;
+  return out;
+}
+
 void check_shares(const Specification& spec, const Parallelism& job) {
   const PipelineKeys& keys = spec.pipeline;
   check_alone(spec);
-  if (job.distributed_optimizer) {
-    check_distributed_optimizer(keys.distributed_optimizer, job);
-  } else if (keys.distributed_optimizer.value_or(false)) {
-    spec.diagnostics.note(
-        "distributed_optimizer changes nothing: it divides the optimizer's state among replicas, "
-        "and there is one");
+  const Sharded asked = asked_sharding(keys);
+  if (!keys.shard.broken && !keys.distributed_optimizer.broken) check_sharding_keys(spec, asked);
+  if (job.sharding.sharded()) {
+    check_sharding(spec, job);
+  } else if (asked != Sharded::none) {
+    spec.diagnostics.note(fmt::format(
+        "{} changes nothing: it divides {} among replicas, and there "
+        "is one",
+        keys.shard.there ? "shard" : "distributed_optimizer",
+        asked == Sharded::optimizer ? "the optimizer's state" : "what they have alike"));
   }
   refuse_given_costs(spec, job);
   const TransformerSpec* model = spec.transformer();
@@ -161,7 +232,7 @@ StageCostOptions cost_options(const Parallelism& job) {
           .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
                      job.tensor_overlap},
           .context = job.mesh.size(Axis::context),
-          .optimizer_shards = job.distributed_optimizer ? job.mesh.sharers() : 1,
+          .sharding = job.sharding,
           .muon = job.muon,
           .stack = job.stack,
           .tensor_sum = job.tensor_sum};

@@ -174,41 +174,24 @@ class Titan {
                       replicas * shards));
     }
     d_.width = notes_.product_of({replicas, shards}, "GPUs");
-    d_.distributed_optimizer = sharded_ = shards > 1;
+    sharded_ = shards > 1;
     if (shards > 1) say_sharded(replicas, shards);
   }
 
-  /// FSDP, or HSDP where there are replicas of the shards. Under a pipeline it keeps gathered
-  /// weights and adds gradients up whole (reshard_after_forward "default"), which is what is
-  /// modelled.
+  /// FSDP, or HSDP where there are replicas of the shards.
   void say_sharded(std::int64_t replicas, std::int64_t shards) {
-    const bool whole = d_.stages > 1;
-    const std::string why =
-        whole ? fmt::format(
-                    "FSDP keeps the optimizer's state on 1/{} of the GPUs each, gathered "
-                    "weights and whole gradients (pipeline.distributed_optimizer); its "
-                    "all-gathers before the first forward are missing",
-                    shards)
-              : fmt::format(
-                    "FSDP keeps 1/{} of weights and gradients on each GPU, which is not "
-                    "modelled: they are whole here (memory is too large) and their "
-                    "all-gathers are missing; only the optimizer is sharded "
-                    "(pipeline.distributed_optimizer)",
-                    shards);
-    if (!whole) notes_.leave_out("FSDP's sharding", Leaves::less);
+    d_.shard = "weights";
+    if (replicas > 1) d_.shard_group = shards * d_.context;
+    const std::string reshard =
+        notes_.word("parallelism.fsdp_reshard_after_forward", "pipeline.reshard_after_forward");
+    if (reshard == "always" || reshard == "never") d_.reshard_after_forward = reshard;
     bool said = false;
     for (const char* key :
-         {"parallelism.data_parallel_shard_degree", "training.data_parallel_shard_degree"}) {
+         {"parallelism.data_parallel_shard_degree", "training.data_parallel_shard_degree"})
       said = said || notes_.mentions(key);
-      notes_.unmodelled(key, why);
-    }
-    if (!said) notes_.assume("data_parallel_shard_degree: all GPUs; " + why);
-    if (replicas > 1)
-      notes_.unmodelled(
-          "parallelism.data_parallel_replicate_degree",
-          fmt::format("HSDP shards the optimizer among {} GPUs, here among all {} replicas: its "
-                      "memory is too small here; gradients are reduced in one step, not in two",
-                      shards, replicas * shards));
+    if (!said)
+      notes_.assume(
+          "pipeline.shard: weights (data_parallel_shard_degree is not given: FSDP over all GPUs)");
   }
 
   /// Its rule counts the embedding and the output as a layer each, unless told otherwise, and gives

@@ -72,6 +72,7 @@ class DeviceLowering {
     const auto& positions = program.placement.positions();
     const auto first = std::ranges::find(positions, program.placement.position_of(device));
     stage_ = static_cast<std::uint16_t>(first - positions.begin());
+    several_stages_ = program.placement.stages_at(program.placement.position_of(device)).size() > 1;
     // Gradients still to come before the step: one per microbatch and stage of this device.
     gradients_.assign(program.updates(stage()), 0);
   }
@@ -104,10 +105,18 @@ class DeviceLowering {
     op.microbatch = local * width() + replica_;
     op.flags = neighbours_.flags(op);
     if (pending_ && program_.version(op) > made_) add_pending_step();
+    if (program_.gathers && op.kind == OpKind::forward && is_first_since_step(op.stage))
+      op.flags |= several_stages_ ? Op::prefetched : Op::gathers;
     program_.ops.add_op(op);
     if (!finishes_gradient(op)) return;
     const std::uint32_t update = update_of(local);
     if (--gradients_[update] == 0) end_update(update);
+  }
+
+  /// Is this the first time that it is asked of a stage since the last step?
+  bool is_first_since_step(std::uint16_t stage) {
+    if (seen_at_.size() <= stage) seen_at_.resize(stage + 1U, kNoOp);
+    return std::exchange(seen_at_[stage], made_) != made_;
   }
 
   /// The tail of an update. A detached reduction runs beside the next batch: its step stands before
@@ -137,9 +146,11 @@ class DeviceLowering {
   std::span<const Op> order_;
   std::uint32_t replica_;
   std::uint16_t stage_ = 0;
+  bool several_stages_ = false;
   std::uint32_t made_ = 0;  // updates
   std::optional<Op> pending_;
   std::vector<std::uint32_t> gradients_;
+  std::vector<std::uint32_t> seen_at_;  // by stage: steps that were made before its last F
 };
 
 }  // namespace
@@ -182,6 +193,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   program.asynchronous = schedule.asynchronous;
   program.detached_reductions = options.detached_reductions;
   program.reduces_within = options.reduces_within;
+  program.gathers = options.gathers;
   program.ops.reserve(static_cast<std::size_t>(program.placement.devices()), size);
   return lower(std::move(program), order);
 }

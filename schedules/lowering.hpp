@@ -17,6 +17,7 @@ struct LoweringOptions {
   /// The reduction runs beside the next batch (2BW's cost model).
   bool detached_reductions = false;
   bool reduces_within = false;  ///< Mesh::reduces_within
+  bool gathers = false;  ///< an update's weights are gathered in each stage's first F (Op::gathers)
 
   bool operator==(const LoweringOptions&) const = default;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/communication.hpp"
 
+#include "program/gather_queue.hpp"
 #include "sim/durations.hpp"
 
 #include <algorithm>
@@ -111,6 +112,7 @@ class Sums {
           static_cast<double>(recipe.bytes(one.axis, one.what));
     }
     if (ops_.second_of_pair(g)) return;
+    if (op.has(Op::prefetched)) left_s -= add_gathered(d, g, left_s);
     for (const Axis axis : kExchangeAxes) {
       Communication& sum = sums_.inner[static_cast<std::size_t>(axis)];
       const double alone = alone_s(d, g, axis);
@@ -124,9 +126,23 @@ class Sums {
     }
   }
 
-  const Recipe& recipe_of(const Op& op) const {
-    return input_.costs[op.stage].pass(op)[op.kind].recipe;
+  /// Returns how long op g waited for its weights, of what it took longer than its computing.
+  double add_gathered(int d, std::uint32_t g, double left_s) {
+    const Gathered all = gathered_before(input_.costs, ops_[g]);
+    if (all.bytes == 0) return 0;
+    const Transfer& gather =
+        input_.traffic[input_.traffic.collective_of(d, {Axis::data, Collective::all_gather})];
+    const double waited_s = std::max(0.0, left_s - duration_.exchange_s(ops_[g], d, g));
+    Communication& sum = sums_.inner[static_cast<std::size_t>(Axis::data)];
+    sum.bytes += gather.sent_per_byte * all.bytes;
+    sum.exposed_s += waited_s;
+    sum.total_s += std::max(waited_s, gather.price().seconds(all.bytes, all.calls));
+    sums_.exposed_of_device[static_cast<std::size_t>(d)][static_cast<std::size_t>(Axis::data)] +=
+        waited_s;
+    return waited_s;
   }
+
+  const Recipe& recipe_of(const Op& op) const { return input_.costs[op.stage].pass(op)[op].recipe; }
   /// To which what the others cannot have taken belongs.
   Axis last_axis(const Recipe& recipe) const {
     Axis last = kExchangeAxes.front();
@@ -138,10 +154,10 @@ class Sums {
   double alone_s(int d, std::uint32_t g, Axis axis) const {
     double seconds = 0;
     for (std::uint32_t i = g; i < g + ops_.together(g); ++i) {
-      for (const Segment& s : recipe_of(ops_[i]).segments) {
-        if (!s.exchanges() || s.axis != axis || input_.traffic.ranks(axis) == 1) continue;
+      recipe_of(ops_[i]).for_each([&](const Segment& s) {
+        if (!s.exchanges() || s.axis != axis || input_.traffic.ranks(axis) == 1) return;
         seconds += input_.traffic[input_.traffic.collective_of(d, s)].price().seconds(s);
-      }
+      });
     }
     return seconds;
   }

@@ -38,7 +38,8 @@ struct CommunicationByDimension {
   /// The axes of exchanges inside of ops that are told: those of ranks, and others that are used.
   std::vector<Axis> axes() const {
     std::vector<Axis> told(kInnerAxes.begin(), kInnerAxes.end());
-    if (inner[static_cast<std::size_t>(Axis::host)].bytes > 0) told.push_back(Axis::host);
+    for (const Axis axis : {Axis::host, Axis::data})
+      if (inner[static_cast<std::size_t>(axis)].bytes > 0) told.push_back(axis);
     return told;
   }
   std::vector<ByExchangeAxis<double>> exposed_of_device;  ///< seconds, of exchanges inside of ops

@@ -71,9 +71,12 @@ class Durations {
   struct Time {
     double compute_s, exchange_s;
   };
-  struct OfStage {
+  struct OfPass {
     std::array<Time, kOpKinds> kinds;
-    std::array<Time, kOpKinds> stored;  // of microbatches of which everything is stored
+    Time gathering;  // F that gathers new weights
+  };
+  struct OfStage {
+    OfPass usual, stored;  // stored: of microbatches of which everything is
     double saving_s;
   };
 
@@ -84,21 +87,27 @@ class Durations {
       OfStage& row = times_.emplace_back();
       row.saving_s = c.overlap_saving_s;
       for (const std::uint8_t flags : {std::uint8_t{0}, std::uint8_t{Op::stored}}) {
-        auto& times = flags == 0 ? row.kinds : row.stored;
-        for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-          const Op op{0, static_cast<std::uint16_t>(s), static_cast<OpKind>(kind), flags};
-          times[kind] = {op_seconds(placement, costs, op), 0};
-          if (!is_compute(op.kind)) continue;
+        OfPass& times = flags == 0 ? row.usual : row.stored;
+        const auto time_of = [&](const Op& op) {
+          const Time time{op_seconds(placement, costs, op), 0};
+          if (!is_compute(op.kind)) return time;
           const auto price = [&](const Segment& segment) {
             const CollectivePrice& one = price_at(prices, {segment.axis, segment.what});
             invariant(one != kNotMade, "a collective that the traffic was not made with");
             return one.seconds(segment);
           };
-          times[kind].exchange_s =
-              exposed_s(c.pass(op)[op.kind].recipe, times[kind].compute_s, price);
+          return Time{time.compute_s, exposed_s(c.pass(op)[op].recipe, time.compute_s, price)};
+        };
+        Op op{0, static_cast<std::uint16_t>(s), OpKind::forward, flags};
+        for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+          op.kind = static_cast<OpKind>(kind);
+          times.kinds[kind] = time_of(op);
         }
+        op.kind = OpKind::forward;
+        op.flags |= Op::gathers;
+        times.gathering = time_of(op);
         if (!c.stored) {
-          row.stored = row.kinds;
+          row.stored = row.usual;
           break;
         }
       }
@@ -116,7 +125,8 @@ class Durations {
   }
   Time alone(const Op& op, int device) const {
     const OfStage& stage = row(op, device);
-    return (op.has(Op::stored) ? stage.stored : stage.kinds)[static_cast<std::size_t>(op.kind)];
+    const OfPass& pass = op.has(Op::stored) ? stage.stored : stage.usual;
+    return op.has(Op::gathers) ? pass.gathering : pass.kinds[static_cast<std::size_t>(op.kind)];
   }
   const OfStage& row(const Op& op, int device) const {
     return times_[first_[static_cast<std::size_t>(device)] + op.stage];

@@ -10,6 +10,7 @@
 #include "sim/events.hpp"
 
 #include "base/progress.hpp"
+#include "program/gather_queue.hpp"
 #include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/carrier.hpp"
@@ -41,6 +42,7 @@ class Simulation {
         barriers_(input.program),
         norms_(input.program),
         buckets_(input),
+        gathers_(input.program),
         met_(barriers_.groups() * meetings(), 0),
         reduced_at_(barriers_.groups(), -1),
         devices_(static_cast<std::size_t>(ops_.devices())),
@@ -77,6 +79,8 @@ class Simulation {
   void run() {
     network_.due = [this](double time_s) { drain(time_s); };
     carrier_.open();
+    for (int d = 0; d < ops_.devices(); ++d)
+      if (lockstep_.leads(d)) gather_first(d, gathers_.first(d), 0);
     for (int d = 0; d < ops_.devices(); ++d) try_start(d, 0);
     carrier_.begin_flows();
     arm_next();
@@ -129,9 +133,11 @@ class Simulation {
     int held = 0;                      // blocking: its sends on the way
     bool waits_for_reduction = false;  // at its cursor
     std::uint32_t reduce = kNoOp;      // its last REDUCE_GRAD
+    // Op::prefetched: the last one whose weights are there, and the first of the update.
+    std::uint32_t gathered = kNoOp, first_gathered = kNoOp;
     // Of the op that is played:
     Recipe recipe{};
-    int time = 0;                                           // that is gone through
+    int time = 0;  // that is gone through; -1: what comes before, recipe.times: what comes after
     std::uint32_t begun = 0, ended = 0;                     // its segments, a bit each
     std::array<std::int8_t, kLanes> exchanging = nobody();  // the segment of a lane that exchanges
     // Where it coasts:
@@ -280,9 +286,22 @@ class Simulation {
     if (op.kind == OpKind::step && !may_step(d, g, now)) return;
     dev.busy = true;
     hand_norm(d, g, now);
+    set_span(g, {now, now});
+    if (!op.has(Op::prefetched) || has_weights(dev, g)) run(d, g, now);
+  }
+
+  /// Weights are gathered in the order of the forwards that wait for them.
+  static bool has_weights(const Device& dev, std::uint32_t g) {
+    return dev.gathered != kNoOp && dev.gathered >= g;
+  }
+
+  /// Runs an op that has all that it waits for.
+  void run(int d, std::uint32_t g, double now) {
+    const Op& op = ops_[g];
+    if (op.has(Op::prefetched) && device(d).first_gathered != g) gather_next(d, g, now);
     if (is_played(g, d)) return play(d, g, now);
     const double end = duration_.end_of(now, op, d, g);
-    set_span(g, {now, end});
+    set_span(g, {timeline_.op(g).start_s, end});
     latest_ = std::max(latest_, end);
     ++counts_.timers;
     end_op_at(end, g);
@@ -293,17 +312,21 @@ class Simulation {
   // segment.
 
   bool is_played(std::uint32_t g, int d) const {
-    const bool flows = std::ranges::any_of(traffic_.collectives(), [&](const AxisCollective& one) {
+    const auto flow = [&](const AxisCollective& one) {
       return carrier_.flows(traffic_.collective_of(d, one));
+    };
+    if (std::ranges::none_of(traffic_.collectives(), flow)) return false;
+    bool flows = false;
+    recipe_of(g).for_each([&](const Segment& s) {
+      flows = flows || (s.exchanges() && flow({s.axis, s.what}));
     });
-    return flows && std::ranges::any_of(recipe_of(g).segments,
-                                        [](const Segment& s) { return s.exchanges(); });
+    return flows;
   }
   /// Of op g and the one that runs together with it.
   Recipe recipe_of(std::uint32_t g) const {
     const auto of = [&](std::uint32_t i) {
       const Op& op = ops_[i];
-      return is_compute(op.kind) ? input_.costs[op.stage].pass(op)[op.kind].recipe : Recipe{};
+      return is_compute(op.kind) ? input_.costs[op.stage].pass(op)[op].recipe : Recipe{};
     };
     if (ops_.together(g) == 1) return of(g);
     const int d = table_.device_of(ops_[g]);
@@ -317,19 +340,29 @@ class Simulation {
   }
 
   void play(int d, std::uint32_t g, double now) {
-    device(d).recipe = recipe_of(g);
-    invariant(device(d).recipe.segments.size() <= Recipe::kMostSegments,
-              "an op that is played has more than 31 segments, which are a bit each");
-    device(d).time = 0;
-    set_span(g, {now, now});
+    Device& dev = device(d);
+    dev.recipe = recipe_of(g);
+    for (const auto* part : {&dev.recipe.before, &dev.recipe.segments, &dev.recipe.after})
+      invariant(part->size() <= Recipe::kMostSegments,
+                "an op that is played has more than 31 segments, which are a bit each");
+    dev.time = dev.recipe.before.empty() ? 0 : -1;
     play_once(d, g, now);
   }
 
+  static bool repeats(const Device& dev) { return dev.time >= 0 && dev.time < dev.recipe.times; }
+  static const std::vector<Segment>& segments(const Device& dev) {
+    if (repeats(dev)) return dev.recipe.segments;
+    return dev.time < 0 ? dev.recipe.before : dev.recipe.after;
+  }
+  /// Into how many parts a segment's work is divided.
+  static int times(const Device& dev) { return repeats(dev) ? dev.recipe.times : 1; }
+
   void play_once(int d, std::uint32_t g, double now) {
     Device& dev = device(d);
-    if (may_coast(d, g)) return coast(d, g, now);
+    if (repeats(dev) && may_coast(d, g)) return coast(d, g, now);
     dev.begun = dev.ended = 0;
     begin_segments(d, g, now);
+    if (!repeats(dev)) return;
     const int times = dev.recipe.times;
     const double computed_s = duration_.end_of_part(now, ops_[g], d, g, 1.0 / times) - now;
     const double alone_s = computed_s + duration_.exchange_s(ops_[g], d, g) / times;
@@ -340,8 +373,8 @@ class Simulation {
   void begin_segments(int d, std::uint32_t g, double now) {
     Device& dev = device(d);
     std::array<bool, kLanes> busy{};
-    for (std::uint32_t i = 0; i < dev.recipe.segments.size(); ++i) {
-      const Segment& segment = dev.recipe.segments[i];
+    for (std::uint32_t i = 0; i < segments(dev).size(); ++i) {
+      const Segment& segment = segments(dev)[i];
       bool& lane_busy = busy[static_cast<std::size_t>(segment.lane)];
       const bool waits = segment.after != Segment::kNone && !has(dev.ended, segment.after);
       if (!lane_busy && !waits && !has(dev.begun, static_cast<int>(i))) begin_segment(d, g, i, now);
@@ -351,13 +384,13 @@ class Simulation {
 
   void begin_segment(int d, std::uint32_t g, std::uint32_t i, double now) {
     Device& dev = device(d);
-    const Segment& segment = dev.recipe.segments[i];
+    const Segment& segment = segments(dev)[i];
     dev.begun |= 1U << i;
     if (segment.exchanges()) {
       set_exchanging(dev, static_cast<int>(i));
       const std::uint32_t number = traffic_.collective_of(d, segment);
-      carrier_.send(number, static_cast<double>(segment.bytes) / dev.recipe.times,
-                    exchange_s(d, segment) / dev.recipe.times, g, now, calls_at_once(d, segment));
+      carrier_.send(number, static_cast<double>(segment.bytes) / times(dev),
+                    exchange_s(d, segment) / times(dev), g, now, calls_at_once(d, segment));
       return;
     }
     ++counts_.timers;
@@ -370,11 +403,36 @@ class Simulation {
     return traffic_[traffic_.collective_of(d, segment)].price().seconds(segment);
   }
   double calls_at_once(int d, const Segment& segment) {
-    return static_cast<double>(segment.calls) / device(d).recipe.times;
+    return static_cast<double>(segment.calls) / times(device(d));
+  }
+
+  /// Begins to gather the weights of the first of several stages.
+  void gather_first(int d, std::uint32_t first, double now) {
+    device(d).first_gathered = first;
+    gather(d, first, now);
+  }
+  void gather_next(int d, std::uint32_t g, double now) { gather(d, gathers_.next(g), now); }
+  /// Begins to gather those that forward `next` waits for.
+  void gather(int d, std::uint32_t next, double now) {
+    if (next == kNoOp) return;
+    const Gathered all = gathered_before(input_.costs, ops_[next]);
+    if (all.bytes == 0) return weights_gathered(d, next, now);
+    const std::uint32_t number = traffic_.collective_of(d, {Axis::data, Collective::all_gather});
+    carrier_.send(number, all.bytes, traffic_[number].price().seconds(all.bytes, all.calls), next,
+                  now, all.calls);
+  }
+  void weights_gathered(int d, std::uint32_t g, double now) {
+    Device& dev = device(d);
+    dev.gathered = g;
+    if (dev.busy && dev.cursor == g) run(d, g, now);
+    if (dev.first_gathered == g) gather_next(d, g, now);
   }
 
   void collective_ended(std::uint32_t number, std::uint32_t g, double now) {
-    Device& dev = device(table_.device_of(ops_[g]));
+    const int d = table_.device_of(ops_[g]);
+    Device& dev = device(d);
+    if (ops_[g].has(Op::prefetched) && !has_weights(dev, g) && traffic_[number].axis == Axis::data)
+      return weights_gathered(d, g, now);
     std::int8_t& segment = dev.exchanging[static_cast<std::size_t>(lane_of(traffic_[number].axis))];
     invariant(segment != Segment::kNone, "a collective ends that no segment began");
     played(g, static_cast<std::uint32_t>(std::exchange(segment, Segment::kNone)), now);
@@ -383,7 +441,7 @@ class Simulation {
   /// The end of a collective does not say of which segment it is.
   static void set_exchanging(Device& dev, int number) {
     std::int8_t& segment = dev.exchanging[static_cast<std::size_t>(
-        dev.recipe.segments[static_cast<std::size_t>(number)].lane)];
+        segments(dev)[static_cast<std::size_t>(number)].lane)];
     invariant(segment == Segment::kNone, "a lane has two exchanges under way");
     segment = static_cast<std::int8_t>(number);
   }
@@ -392,9 +450,14 @@ class Simulation {
     const int d = table_.device_of(ops_[g]);
     Device& dev = device(d);
     dev.ended |= 1U << segment;
-    if (dev.ended + 1 < 1ULL << dev.recipe.segments.size()) return begin_segments(d, g, now);
-    if (++dev.time < dev.recipe.times) return play_once(d, g, now);
-    played_out(g, now);
+    if (dev.ended + 1 < 1ULL << segments(dev).size()) return begin_segments(d, g, now);
+    play_next(d, g, now);
+  }
+
+  void play_next(int d, std::uint32_t g, double now) {
+    Device& dev = device(d);
+    const bool ends = ++dev.time == dev.recipe.times + (dev.recipe.after.empty() ? 0 : 1);
+    return ends ? played_out(g, now) : play_once(d, g, now);
   }
 
   void played_out(std::uint32_t g, double now) {
@@ -454,7 +517,8 @@ class Simulation {
     const int d = table_.device_of(ops_[g]);
     if (!device(d).coasts || device(d).coasted != number) return;  // it was disturbed
     stop_coasting(d);
-    played_out(g, now);
+    device(d).time = device(d).recipe.times - 1;
+    play_next(d, g, now);
   }
 
   /// From now on a device's op is played, from where it is.
@@ -530,6 +594,7 @@ class Simulation {
     const int d = table_.device_of(ops_[g]);
     Device& dev = device(d);
     dev.busy = false;
+    if (ops_[g].kind == OpKind::step) gather_first(d, gathers_.next(g), now);
     const std::uint32_t end = g + ops_.together(g);
     dev.cursor = end;
     done_ += end - g;
@@ -716,6 +781,7 @@ class Simulation {
   Barriers barriers_;
   NormChain norms_;
   BucketTimes buckets_;
+  GatherQueue gathers_;
   std::vector<std::uint32_t> met_;  // [meeting][part or all]: members that have come so far
   std::vector<double> reduced_at_;  // per meeting
   std::vector<Device> devices_;

@@ -7,6 +7,9 @@
 // A partial norm (post-validation) leaves when its STEP starts, and arrives a latency later.
 // A reduction's part k starts when the last member has that part of its gradients and part k-1 has
 // ended; on links of its own it takes the time of its phases.
+// New weights of a further stage are gathered one stage after the other; its first forward waits
+// for them (program/gather_queue.hpp).
+#include "program/gather_queue.hpp"
 #include "program/walk.hpp"
 #include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
@@ -29,6 +32,9 @@ class ExactClock {
         timeline_(timeline),
         duration_(input),
         bucket_times_(input),
+        costs_(input.costs),
+        gathers_(input.program),
+        gathering_(input.program.gathers ? static_cast<std::size_t>(ops_.devices()) : 0),
         free_at_(static_cast<std::size_t>(ops_.devices()), 0.0),
         reduces_(static_cast<std::size_t>(ops_.devices()), kNoOp),
         barriers_(input.program),
@@ -44,6 +50,8 @@ class ExactClock {
       forward_bytes_.push_back(bytes(OpKind::forward));
       backward_bytes_.push_back(bytes(OpKind::backward));
     }
+    for (std::size_t d = 0; d < gathering_.size(); ++d)
+      gather_first(static_cast<int>(d), gathers_.first(static_cast<int>(d)), 0);
     for (const Transfer& m : traffic_.messages()) lanes_.push_back({m.bytes_per_s, m.latency_s, 0});
   }
 
@@ -61,10 +69,14 @@ class ExactClock {
     if (held_by != kNoOp) start = std::max(start, timeline_.message(held_by).end_s);
     if (op.kind == OpKind::reduce_grad) {
       free_at = op.has(Op::detached) ? start : reduced_at_;
-    } else if constexpr (disturbed) {
-      free_at = duration_.end_of(start, op, device, g);
     } else {
-      free_at = start + duration_(op, device, g);
+      const double begin = op.has(Op::prefetched) ? with_weights(device, g, start) : start;
+      if constexpr (disturbed)
+        free_at = duration_.end_of(begin, op, device, g);
+      else
+        free_at = begin + duration_(op, device, g);
+      if (op.kind == OpKind::step && !gathering_.empty())
+        gather_first(device, gathers_.next(g), free_at);
     }
     timeline_.op(g) = {start, free_at};
     if (paired) timeline_.op(g + 1) = {start, free_at};
@@ -159,6 +171,40 @@ class ExactClock {
     return part < 1 ? span.start_s + part * span.length_s() : span.end_s;
   }
 
+  /// The forward that waits for the weights a device gathers, and when they are there; of the first
+  /// two stages of an update, which follow one another, both.
+  struct Gathers {
+    std::uint32_t op = kNoOp, second = kNoOp;
+    double at = 0, second_at = 0;
+  };
+
+  double gather_s(int device, std::uint32_t g) const {
+    const Gathered all = g == kNoOp ? Gathered{} : gathered_before(costs_, ops_[g]);
+    if (all.bytes == 0) return 0;
+    return traffic_[traffic_.collective_of(device, {Axis::data, Collective::all_gather})]
+        .price()
+        .seconds(all.bytes, all.calls);
+  }
+  void gather_first(int device, std::uint32_t first, double now) {
+    if (first == kNoOp) return;
+    const std::uint32_t second = gathers_.next(first);
+    const double at = now + gather_s(device, first);
+    gathering_[static_cast<std::size_t>(device)] = {first, second, at,
+                                                    at + gather_s(device, second)};
+  }
+  /// Returns when forward g, which could start now, has its weights.
+  double with_weights(int device, std::uint32_t g, double now) {
+    Gathers& here = gathering_[static_cast<std::size_t>(device)];
+    const double begin = std::max(now, here.at);
+    if (here.second != kNoOp) {
+      here = {here.second, kNoOp, here.second_at, 0};
+    } else {
+      const std::uint32_t next = gathers_.next(g);
+      here = {next, kNoOp, begin + gather_s(device, next), 0};
+    }
+    return begin;
+  }
+
   void hand_norm(std::uint32_t from, std::uint32_t to) {
     const double depart = timeline_.op(from).start_s;
     timeline_.message(to) = {
@@ -172,8 +218,11 @@ class ExactClock {
   Durations duration_;
   BucketTimes bucket_times_;
   std::vector<double> forward_bytes_, backward_bytes_;  // of a message, per sending stage
-  std::vector<double> free_at_;                         // per device
-  std::vector<std::uint32_t> reduces_;                  // per device: its last REDUCE_GRAD
+  const std::vector<StageCosts>& costs_;
+  GatherQueue gathers_;
+  std::vector<Gathers> gathering_;      // per device
+  std::vector<double> free_at_;         // per device
+  std::vector<std::uint32_t> reduces_;  // per device: its last REDUCE_GRAD
   Barriers barriers_;
   std::vector<double> ended_;      // per meeting: end of the reduction
   std::vector<double> ready_;      // per meeting and bucket: when the last member had come that far

@@ -68,7 +68,7 @@ class LinkUses {
   }
 
   void add_collective(const SimulationInput& input, const Op& op, int device, const Span& span) {
-    const Recipe& recipe = input.costs[op.stage].pass(op)[op.kind].recipe;
+    const Recipe& recipe = input.costs[op.stage].pass(op)[op].recipe;
     // One after the other on the same links: one use.
     for (const Axis axis : kExchangeAxes) {
       std::map<int, double> busy_s;

@@ -76,13 +76,13 @@ std::vector<CollectiveFlow> message_flows(const std::vector<int>& from, const st
 std::vector<AxisCollective> collectives_of(const std::vector<StageCosts>& costs) {
   std::vector<AxisCollective> found;
   const auto add_pass = [&](const PassCosts& pass) {
-    for (const OpCost& op : pass.ops) {
-      for (const Segment& s : op.recipe.segments) {
-        const AxisCollective collective{s.axis, s.what};
-        if (s.exchanges() && std::ranges::find(found, collective) == found.end())
-          found.push_back(collective);
-      }
-    }
+    const auto add_segment = [&](const Segment& s) {
+      const AxisCollective collective{s.axis, s.what};
+      if (s.exchanges() && std::ranges::find(found, collective) == found.end())
+        found.push_back(collective);
+    };
+    for (const OpCost& op : pass.ops) op.recipe.for_each(add_segment);
+    if (pass.gathering) pass.gathering->recipe.for_each(add_segment);
   };
   for (const StageCosts& stage : costs) {
     add_pass(stage);
@@ -98,6 +98,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
       stages_(static_cast<std::uint32_t>(program.placement.stages())),
       round_(program.placement.round()),
       mirrored_(program.placement.mirrored()),
+      shard_group_(reductions.sharding.group),
       width_(program.placement.routes()),
       placement_(program.placement),
       index_(std::size_t{2} * stages_ * width_, kNoOp) {
@@ -109,7 +110,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
   add_reductions(program, cluster, mesh, reductions, network);
   order_buckets(program);
   for (const AxisCollective& collective : collectives)
-    add_collectives(collective, cluster, mesh, network);
+    add_collectives(collective, program, cluster, mesh, network);
   if (program.step_sync == StepSync::post_validation) add_norms(program);
   links_ = network.links();
   find_contention();
@@ -153,7 +154,7 @@ void Traffic::add_reductions(const Program& program, const Cluster& cluster, con
     }
     const auto groups = reduction_groups(program.placement, mesh, p);
     if (!program.asynchronous) {
-      add_reduction(p, -1, phases_of(options.exchange(), groups, node_of), options, network);
+      add_reduction(p, -1, reduction_phases(options, groups, node_of), options, network);
       continue;
     }
     for (std::size_t r = 0; r < groups.front().size(); ++r) {
@@ -203,10 +204,44 @@ void Traffic::order_buckets(const Program& program) {
   }
 }
 
-void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, const Mesh& mesh,
-                              Network& network) {
-  const bool host = of.axis == Axis::host;
-  if (!host && mesh.size(of.axis) == 1) return;
+/// The groups that divide a position's weights are priced together and go in lockstep; each device
+/// has the flows that its own GPUs send.
+void Traffic::add_shard_groups(const AxisCollective& of, const Program& program,
+                               const Cluster& cluster, const Mesh& mesh, Network& network) {
+  std::vector<int> device_of(static_cast<std::size_t>(cluster.devices()), -1);
+  for (std::size_t d = 0; d < mesh.gpus.size(); ++d)
+    for (const int gpu : mesh.gpus[d]) device_of[index(gpu)] = static_cast<int>(d);
+  const std::size_t first = transfers_.size();
+  transfers_.resize(first + mesh.gpus.size());
+  for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
+    if (program.placement.mirror_of(p) < p) continue;  // is there with its mirror
+    const GpuGroups groups = cut_into(reduction_groups(program.placement, mesh, p), shard_group_);
+    const auto phases = phases_of({of.what}, groups, [&](int gpu) { return cluster.node_of(gpu); });
+    const std::vector<Transfer::Phase> whole = priced(phases, network);
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+      for (const GpuGroups::value_type& group : groups) {
+        for (const int gpu : group) {
+          auto& own = transfers_[first + index(device_of[index(gpu)])].phases;
+          own.resize(phases.size());
+          own[i].latency_s = whole[i].latency_s;
+          own[i].s_per_byte = whole[i].s_per_byte;
+        }
+      }
+      for (std::size_t f = 0; f < phases[i].flows.size(); ++f)
+        transfers_[first + index(device_of[index(phases[i].flows[f].from)])]
+            .phases[i]
+            .flows.push_back(whole[i].flows[f]);
+    }
+  }
+  for (std::size_t t = first; t < transfers_.size(); ++t)
+    for (const Transfer::Phase& phase : transfers_[t].phases)
+      transfers_[t].sent_per_byte += shares(phase.flows);
+}
+
+void Traffic::add_collectives(const AxisCollective& of, const Program& program,
+                              const Cluster& cluster, const Mesh& mesh, Network& network) {
+  const bool host = of.axis == Axis::host, sharded = of.axis == Axis::data;
+  if (!host && !sharded && mesh.size(of.axis) == 1) return;
   ranks_[index(static_cast<int>(of.axis))] = std::max(2, ranks(of.axis));
   const auto alike = std::ranges::find_if(collectives_, [&](const AxisCollective& known) {
     return !host && known.axis == of.axis && flows_alike(known.what, of.what);
@@ -225,12 +260,16 @@ void Traffic::add_collectives(const AxisCollective& of, const Cluster& cluster, 
   }
   const bool by_rank = traits(of.axis).by_rank;
   const auto node_of = [&](int gpu) { return by_rank ? 0 : cluster.node_of(gpu); };
+  const std::size_t first = transfers_.size();
+  if (sharded) add_shard_groups(of, program, cluster, mesh, network);
+  transfers_.resize(first + mesh.gpus.size());
   for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
-    Transfer& ring = transfers_.emplace_back();
+    Transfer& ring = transfers_[first + index(device)];
     ring.kind = Transfer::Kind::collective;
     ring.axis = of.axis;
     ring.what = of.what;
     ring.source = device;
+    if (sharded) continue;
     if (host)
       ring.phases = {
           host_copies(mesh.gpus[index(device)], of.what == Collective::copy_out, network)};
@@ -279,7 +318,12 @@ void Traffic::set_private(std::uint32_t message, double latency_s, double bytes_
 
 bool Traffic::in_turn(const Transfer& one, const Transfer& other) const {
   if (other.kind != Transfer::Kind::collective) return false;
-  if (one.kind == Transfer::Kind::collective) return one.source == other.source;
+  if (one.kind == Transfer::Kind::collective) {
+    const bool sharded = one.axis == Axis::data, other_sharded = other.axis == Axis::data;
+    if (sharded != other_sharded) return false;  // they go side by side
+    return one.source == other.source ||
+           (sharded && placement_.position_of(one.source) == placement_.position_of(other.source));
+  }
   if (one.kind != Transfer::Kind::reduction || !reductions_hold_) return false;
   const std::uint32_t position = placement_.position_of(other.source);
   const auto& buckets = buckets_[index(one.source)];

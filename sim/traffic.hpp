@@ -100,8 +100,10 @@ class Traffic {
                      const std::vector<CollectivePhase>& phases, const ReductionOptions& options,
                      Network& network);
   void order_buckets(const Program& program);
-  void add_collectives(const AxisCollective& collective, const Cluster& cluster, const Mesh& mesh,
-                       Network& network);
+  void add_collectives(const AxisCollective& collective, const Program& program,
+                       const Cluster& cluster, const Mesh& mesh, Network& network);
+  void add_shard_groups(const AxisCollective& collective, const Program& program,
+                        const Cluster& cluster, const Mesh& mesh, Network& network);
   void add_norms(const Program& program);
   /// The first two that may use a link at once.
   struct Users {
@@ -121,6 +123,7 @@ class Traffic {
   bool reductions_hold_;  ///< their devices, while they run
   std::uint32_t stages_, round_;
   bool mirrored_;
+  int shard_group_;
   std::uint32_t width_;  // routes
   Placement placement_;
   std::vector<Transfer> transfers_;

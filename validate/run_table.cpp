@@ -46,6 +46,9 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "split",
                                          "reduction",
                                          "overlap_grad_reduce",
+                                         "overlap_param_gather",
+                                         "shard",
+                                         "shard_group",
                                          "tp_overlap",
                                          "stack",
                                          "source",
@@ -284,14 +287,28 @@ class RowReader {
     write_column("microbatch_size", "microbatch");
     write_column("microbatches", "microbatches");
     write_column("recompute", "recompute");
-    if (yes("zero") && number("dp").value_or(1) * number("cp").value_or(1) > 1)
-      write("  distributed_optimizer", "true");
+    if (number("dp").value_or(1) * number("cp").value_or(1) > 1) write_sharding();
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
     if (number("dp").value_or(1) > 1)
-      text_ +=
-          fmt::format("  reduction: {{algorithm: {}{}}}\n",
-                      has("reduction") ? yaml_scalar(cell("reduction")) : "formula", overlap());
+      text_ += fmt::format("  reduction: {{algorithm: {}{}{}}}\n",
+                           has("reduction") ? yaml_scalar(cell("reduction")) : "formula", overlap(),
+                           gathers_late() ? ", gather: first-forward" : "");
+  }
+
+  /// Writes what replicas divide: as `shard` says, or else as the stage of ZeRO does.
+  void write_sharding() {
+    if (!has("shard")) {
+      if (yes("zero")) write("  distributed_optimizer", "true");
+      return;
+    }
+    write_column("shard", "shard");
+    if (cell("shard") != "none") write_column("shard_group", "shard_group");
+  }
+  bool gathers_late() {
+    const bool alone =
+        has("shard") ? cell("shard") == "optimizer" || cell("shard") == "gradients" : yes("zero");
+    return alone && yes("overlap_param_gather");
   }
 
   /// Returns the key of overlap: Megatron-LM overlaps only where it was told to; what others do

@@ -121,12 +121,14 @@ Bounds::Bounds(const Problem& problem, const Axes& axes, Understood understood)
 }
 
 StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
-  const StageTable::Key key{shape.tensor,
-                            shape.context,
-                            shape.distributed_optimizer ? shape.sharers() : 1,
-                            shape.sequence_parallel,
-                            shape.microbatch_size,
-                            recompute};
+  const StageTable::Key key{
+      shape.tensor,
+      shape.context,
+      shape.sharded == Sharded::none ? 1 : shape.sharers(),
+      shape.depth > 1 ? std::min(shape.sharded, Sharded::optimizer) : shape.sharded,
+      shape.sequence_parallel,
+      shape.microbatch_size,
+      recompute};
   return tables_.try_emplace(key, problem_, key).first->second;
 }
 

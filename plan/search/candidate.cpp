@@ -35,12 +35,13 @@ constexpr TreatedKeys kTreated[] = {
     {"pipeline", Treatment::kept, "optimizer_sync|reduction"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
-     "tensor_overlap|transfers_divided|split|distributed_optimizer|microbatch_size|microbatches|"
+     "tensor_overlap|transfers_divided|split|distributed_optimizer|shard|microbatch_size|"
+     "microbatches|"
      "recompute|"
      "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
     {"pipeline", Treatment::of_given_job,
      "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules|"
-     "offload"},
+     "offload|shard_group|reshard_after_forward"},
 };
 
 constexpr std::int64_t kMostOps = 50'000'000;  ///< a scenario's usual most_ops
@@ -293,7 +294,7 @@ bool PlanFamily::admitted() const {
     return false;
   }
   if (schedule->whole_model && shape.depth > 1) return false;
-  if (schedule->asynchronous && (shape.width == 1 || shape.distributed_optimizer)) return false;
+  if (schedule->asynchronous && (shape.width == 1 || shape.sharded != Sharded::none)) return false;
   return schedule->refuse(schedule_shape()).empty();
 }
 
@@ -301,7 +302,9 @@ std::string PlanFamily::describe() const {
   const std::string name = schedule == nullptr ? "any schedule" : std::string(schedule->name);
   return fmt::format(
       "{}, {} stages x {} chunks x width {}{} x tensor {}{}{}, microbatch {}, {}, {}", name,
-      shape.depth, chunks, shape.width, shape.distributed_optimizer ? " (ZeRO-1)" : "",
+      shape.depth, chunks, shape.width,
+      shape.sharded == Sharded::none ? ""
+                                     : fmt::format(" (ZeRO-{})", static_cast<int>(shape.sharded)),
       shape.tensor, shape.sequence_parallel ? " (sequence parallel)" : "",
       shape.context > 1 ? fmt::format(" x context {}", shape.context) : "", shape.microbatch_size,
       arrangement.rank_order, arrangement.placement);
@@ -350,7 +353,16 @@ Problem::Problem(Value document, std::string origin, std::int64_t batch, double 
   plain_reduction_ =
       of_pipeline(document_, "reduction") == nullptr && !base_.stack.overlaps_reduction;
   sequence_parallel_ = said(document_, "sequence_parallel");
-  distributed_optimizer_ = said(document_, "distributed_optimizer");
+  if (const std::optional<bool> divided = said(document_, "distributed_optimizer"))
+    sharded_ = *divided ? Sharded::optimizer : Sharded::none;
+  if (const Value* reduction = of_pipeline(document_, "reduction"))
+    if (const Value* gather = reduction->find("gather"))
+      gathers_late_ = gather->text == "first-forward";
+  if (const Value* shard = of_pipeline(document_, "shard")) {
+    const auto found = std::ranges::find(kShardedNames, shard->text);
+    if (found != std::end(kShardedNames))
+      sharded_ = static_cast<Sharded>(found - std::begin(kShardedNames));
+  }
   tensor_overlap_ = said(document_, "tensor_overlap").value_or(false);
   transfers_divided_ = said(document_, "transfers_divided").value_or(false);
   if (const Value* degree = of_pipeline(document_, "context"))
@@ -395,7 +407,9 @@ Axes Problem::axes(bool asynchronous) const {
   axes.contexts = contexts_of(base_, context_, gpus());
   axes.tensors = tensors_of(base_, sequence_parallel_.value_or(false));
   axes.sequence_parallel = values_of(sequence_parallel_);
-  axes.distributed_optimizer = values_of(distributed_optimizer_);
+  axes.sharded = sharded_        ? std::vector{*sharded_}
+                 : base_.profile ? std::vector{Sharded::optimizer, Sharded::none}
+                                 : std::vector{Sharded::optimizer, Sharded::none, Sharded::weights};
   axes.microbatch_sizes = divisors_of(batch_);
   for (const std::int64_t w : axes.microbatch_sizes)
     if (w <= gpus()) axes.widths.push_back(static_cast<int>(w));
@@ -503,7 +517,9 @@ Settings Problem::settings(const Choice& choice) const {
   add(shape.sequence_parallel, "sequence_parallel", true);
   add(tensor_overlap_ && shape.sequence_parallel, "tensor_overlap", true);
   add(transfers_divided_ && shape.tensor > 1, "transfers_divided", true);
-  add(shape.distributed_optimizer, "distributed_optimizer", true);
+  add(shape.sharded == Sharded::optimizer, "distributed_optimizer", true);
+  add(shape.sharded > Sharded::optimizer, "shard",
+      kShardedNames[static_cast<std::size_t>(shape.sharded)]);
   add(family.stages() != shape.depth || family.schedule->chunks.usual != 1, "chunks",
       family.chunks);
   add(choice.overlaps, "reduction.overlap", "backward");
@@ -552,13 +568,16 @@ std::int64_t ops_of(const Shape& shape, int stages) {
   return 2 * static_cast<std::int64_t>(stages) * shape.microbatches * shape.width;
 }
 
-std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes,
-                                               int sharers, int tensor) {
-  std::vector<std::pair<bool, bool>> out;
+std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const Axes& axes,
+                                                  int sharers, int tensor, int depth) {
+  std::vector<std::pair<bool, Sharded>> out;
   for (const bool sequence : axes.sequence_parallel)
-    for (const bool shared : axes.distributed_optimizer) {
+    for (Sharded shared : axes.sharded) {
+      // In a pipeline weights stay whole until an update ends: as where the optimizer is divided.
+      if (shared == Sharded::weights && depth > 1 && !problem.sharded())
+        shared = Sharded::optimizer;
       const std::pair here{sequence && problem.admits_sequence_parallel(tensor),
-                           shared && sharers > 1};
+                           sharers > 1 ? shared : Sharded::none};
       if (std::ranges::find(out, here) == out.end()) out.push_back(here);
     }
   return out;
@@ -592,7 +611,7 @@ std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes) {
   for_each_mesh(problem, axes, [&](int p, int w, int t, int c) {
     for (const std::int64_t b : axes.microbatch_sizes) {
       if (problem.batch() % (b * w) != 0) continue;
-      for (const auto& [sequence, shared] : sharings_of(problem, axes, w * c, t)) {
+      for (const auto& [sequence, shared] : sharings_of(problem, axes, w * c, t, p)) {
         const Shape shape{p, w, t, b, problem.batch() / (b * w), sequence, shared, c};
         if (problem.cuts_sequences(shape) && ops_of(shape, p) <= problem.most_ops())
           shapes.push_back(shape);

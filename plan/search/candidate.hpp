@@ -24,10 +24,10 @@ struct Shape {
   int width = 1;   ///< replicas
   int tensor = 1;  ///< GPUs of every device
   std::int64_t microbatch_size = 1;
-  std::int64_t microbatches = 1;       ///< per update and replica
-  bool sequence_parallel = false;      ///< of several tensor ranks
-  bool distributed_optimizer = false;  ///< of several replicas (ZeRO-1)
-  int context = 1;                     ///< groups of GPUs that divide every sequence
+  std::int64_t microbatches = 1;    ///< per update and replica
+  bool sequence_parallel = false;   ///< of several tensor ranks
+  Sharded sharded = Sharded::none;  ///< among several replicas
+  int context = 1;                  ///< groups of GPUs that divide every sequence
 
   int gpus() const { return depth * width * tensor * context; }
   /// GPUs that hold the same weights and add up their gradients.
@@ -88,7 +88,8 @@ struct Axes {
   std::vector<std::int64_t> microbatch_sizes;
   std::vector<Recomputation> recomputes;  ///< of a stage, the least first
   bool single_layers = false;  ///< a stage that may recompute none or all may recompute some
-  std::vector<bool> sequence_parallel, distributed_optimizer;  ///< what is tried first before
+  std::vector<bool> sequence_parallel;  ///< what is tried first before
+  std::vector<Sharded> sharded;         ///< the same
 
   std::vector<int> chunks;
   std::vector<Arrangement> arrangements;
@@ -131,7 +132,7 @@ class Problem {
  public:
   /// `document`: a scenario; its model, cluster, software, transfers, and of its pipeline what the
   /// search does not choose (optimizer_sync, reduction; context, sequence_parallel and
-  /// distributed_optimizer where they are given) are taken over. `batch`: samples per update; 0:
+  /// shard where they are given) are taken over. `batch`: samples per update; 0:
   /// those of the scenario. `headroom`: share of the devices' memory that plans leave free. Throws
   /// InputError, also for what plans can neither choose nor keep (perturbations).
   Problem(Value document, std::string origin, std::int64_t batch, double headroom = 0);
@@ -192,7 +193,9 @@ class Problem {
   bool cuts_sequences(const Shape& shape) const;
   /// What the scenario says; none: the search chooses.
   std::optional<bool> sequence_parallel() const { return sequence_parallel_; }
-  std::optional<bool> distributed_optimizer() const { return distributed_optimizer_; }
+  std::optional<Sharded> sharded() const { return sharded_; }
+  /// Are updated weights gathered during the next forward?
+  bool gathers_late() const { return gathers_late_; }
   /// The degree of context parallelism that the scenario says; none: the search chooses.
   std::optional<int> context() const { return context_; }
   /// Why the scenario itself cannot run, which others of its shape can; "": it can.
@@ -214,20 +217,21 @@ class Problem {
   std::int64_t batch_ = 0;
   double headroom_ = 0;
   std::vector<int> joined_;  ///< layers of the model in each layer of the search
-  std::optional<bool> sequence_parallel_, distributed_optimizer_;
+  std::optional<bool> sequence_parallel_;
+  std::optional<Sharded> sharded_;
   std::optional<int> context_;
   std::vector<std::string> left_out_;
   std::string why_not_as_given_;
   std::int64_t most_ops_ = 0;
   bool plain_reduction_ = true;
-  bool tensor_overlap_ = false, transfers_divided_ = false;
+  bool tensor_overlap_ = false, transfers_divided_ = false, gathers_late_ = false;
   std::shared_ptr<ProgramCache> programs_ = std::make_shared<ProgramCache>();
 };
 
-/// Sequence parallelism and ZeRO-1 among so many GPUs with the same weights and of such a tensor
-/// degree, where they mean something.
-std::vector<std::pair<bool, bool>> sharings_of(const Problem& problem, const Axes& axes,
-                                               int sharers, int tensor);
+/// Returns sequence parallelism and what is sharded among so many GPUs with the same weights, of
+/// such a tensor degree and depth, where they mean something.
+std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const Axes& axes,
+                                                  int sharers, int tensor, int depth);
 
 /// What is not looked at as it takes too long to simulate, and what would help; "": all is.
 std::string too_long_text(const Problem& problem, const Axes& axes);

@@ -54,8 +54,8 @@ PublishedPlan published_that_runs(const Planner& planner, PlanRequest request,
     PublishedPlan plan = published(planner, request);
     if (plan.choice) {
       PlanFamily& family = plan.choice->family;
-      family.shape.distributed_optimizer = problem.distributed_optimizer().value_or(false) &&
-                                           family.shape.width > 1 && !family.schedule->asynchronous;
+      if (family.shape.width > 1 && !family.schedule->asynchronous)
+        family.shape.sharded = problem.sharded().value_or(Sharded::none);
     }
     if (runs(problem, plan)) return plan;
     if (!first) first = std::move(plan);

@@ -204,7 +204,7 @@ Choice choice_of(const Scenario& s) {
   shape.microbatch_size = s.microbatch_size;
   shape.microbatches = s.shape.microbatches_per_update;
   shape.sequence_parallel = s.sequence_parallel;
-  shape.distributed_optimizer = s.distributed_optimizer;
+  shape.sharded = s.sharding.what;
   choice.family.schedule = s.schedule;
   choice.family.chunks = static_cast<int>(s.shape.chunks);
   choice.family.checkpoint = s.shape.checkpoint;
@@ -349,7 +349,9 @@ std::vector<std::string> FullPlan::not_searched() const {
     if (said) out.push_back(fmt::format("plans {} {}", *said ? "without" : "with", what));
   };
   fixed(problem.sequence_parallel(), "sequence parallelism");
-  fixed(problem.distributed_optimizer(), "a distributed optimizer (ZeRO-1)");
+  if (problem.sharded())
+    out.push_back(fmt::format("plans with another 'shard' than {}",
+                              kShardedNames[static_cast<std::size_t>(*problem.sharded())]));
   const Axes axes = asked_axes(request, problem, request.asynchronous);
   if (const std::string what = too_long_text(problem, axes); !what.empty()) out.push_back(what);
   for (const std::string& key : problem.left_out())

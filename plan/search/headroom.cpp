@@ -42,7 +42,7 @@ Axes axes_of(Axes axes, const std::vector<FoundPlan>& plans) {
   keep_only(axes.contexts, plans, [](F f) { return f.shape.context; });
   keep_only(axes.microbatch_sizes, plans, [](F f) { return f.shape.microbatch_size; });
   keep_only(axes.sequence_parallel, plans, [](F f) { return f.shape.sequence_parallel; });
-  keep_only(axes.distributed_optimizer, plans, [](F f) { return f.shape.distributed_optimizer; });
+  keep_only(axes.sharded, plans, [](F f) { return f.shape.sharded; });
   keep_only(axes.chunks, plans, [](F f) { return f.chunks; });
   keep_only(axes.arrangements, plans, [](F f) { return f.arrangement; });
   return axes;

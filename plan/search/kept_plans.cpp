@@ -17,7 +17,7 @@ bool same_shape(const Choice& of_a, const Choice& of_b) {
          a.shape.tensor == b.shape.tensor && a.shape.context == b.shape.context &&
          a.shape.microbatch_size == b.shape.microbatch_size &&
          a.shape.sequence_parallel == b.shape.sequence_parallel &&
-         a.shape.distributed_optimizer == b.shape.distributed_optimizer;
+         a.shape.sharded == b.shape.sharded;
 }
 
 bool same_family(const Choice& a, const Choice& b) {
@@ -167,9 +167,11 @@ void KeptPlans::keep(FoundPlan plan) {
   if (other == plans_.end()) return put(std::move(plan));
   FoundPlan stays = std::move(*other), goes = std::move(plan);
   plans_.erase(other);
-  // By the plainer of two names: torchgpipe's has checkpoints, even where it takes none.
+  // By the plainer of two names: torchgpipe's has checkpoints, even where it takes none, and 1F1B
+  // is what frameworks call their usual one.
   const auto order = [](const FoundPlan& p) {
-    return std::pair(p.judgement.memory_bytes, p.choice.family.schedule->checkpoints);
+    const Schedule& schedule = *p.choice.family.schedule;
+    return std::tuple(p.judgement.memory_bytes, schedule.checkpoints, schedule.name != "1f1b");
   };
   if (order(goes) < order(stays)) {
     goes.also = std::move(stays.also);

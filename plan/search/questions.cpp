@@ -5,6 +5,8 @@
 
 namespace penstock {
 
+constexpr const auto& names_of(Sharded) { return kShardedNames; }
+
 void each_field(Like<Shape> auto& s, auto&& visit) {
   visit("depth", s.depth);
   visit("width", s.width);
@@ -12,7 +14,7 @@ void each_field(Like<Shape> auto& s, auto&& visit) {
   visit("microbatch_size", s.microbatch_size);
   visit("microbatches", s.microbatches);
   visit("sequence_parallel", s.sequence_parallel);
-  visit("distributed_optimizer", s.distributed_optimizer);
+  visit("shard", s.sharded);
   visit("context", s.context);
 }
 

@@ -205,7 +205,7 @@ class Search {
   void try_usual(const Schedule& schedule, int p, int w, int t, int c) {
     for (const std::int64_t b : axes_.microbatch_sizes) {
       if (problem_.batch() % (b * w) != 0) continue;
-      const auto [sequence, shared] = sharings_of(problem_, axes_, w * c, t).front();
+      const auto [sequence, shared] = sharings_of(problem_, axes_, w * c, t, p).front();
       const Shape shape{p, w, t, b, problem_.batch() / (b * w), sequence, shared, c};
       if (ops_of(shape, p) > problem_.most_ops()) continue;
       if (!problem_.cuts_sequences(shape)) return;

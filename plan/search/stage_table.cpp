@@ -144,9 +144,18 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                                  key_.tensor > 1 && problem_.transfers_divided(),
                                  key_.sequence_parallel && problem_.tensor_overlap()},
                       .context = key_.context,
-                      .optimizer_shards = key_.optimizer_shards,
+                      .sharding = sharding(),
                       .muon = base.muon,
                       .stack = stack_});
+}
+
+Sharding StageTable::sharding() const {
+  return {.what = key_.shards > 1 ? key_.sharded : Sharded::none,
+          .group = key_.shards,
+          .sharers = key_.shards,
+          .gathering = key_.sharded == Sharded::weights ? Gathering::each_pass
+                       : problem_.gathers_late()        ? Gathering::first_forward
+                                                        : Gathering::after_step};
 }
 
 StagePart StageTable::part_of(const StageCosts& c) const {
@@ -169,7 +178,13 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   part.weight_input_bytes =
       static_cast<double>(std::min(c.activation_bytes, c.activation_after_input_bytes));
   part.workspace_bytes = static_cast<double>(c.forward_workspace_bytes);
-  part.reduced_bytes = static_cast<double>(c.reduced_bytes);
+  // Bytes of an all-reduce: a reduce-scatter is half of one, and what each backward reduces, or
+  // the next forward gathers, is hidden, at best.
+  const Sharding shared = sharding();
+  const double exposed = !shared.sharded() || shared.gathers_in_reduction() ? 1
+                         : shared.reduces_each_backward()                   ? 0
+                                                                            : 0.5;
+  part.reduced_bytes = exposed * static_cast<double>(c.reduced_bytes);
   part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);
   part.output_bytes = static_cast<double>(c.output_bytes);
   return part;

@@ -40,7 +40,8 @@ class StageTable {
   struct Key {
     int tensor = 1;
     int context = 1;
-    int optimizer_shards = 1;
+    int shards = 1;
+    Sharded sharded = Sharded::none;  ///< of weights, gathered in each pass: without a pipeline
     bool sequence_parallel = false;
     std::int64_t microbatch_size = 1;
     Recomputation recompute = Recompute::none;
@@ -59,6 +60,7 @@ class StageTable {
 
  private:
   StagePart make(int first, int count) const;
+  Sharding sharding() const;
   StagePart part_of(const StageCosts& costs) const;
   void set_profiled(StagePart& part, const std::vector<int>& layers, std::size_t at) const;
   std::vector<StageCosts> costs(const std::vector<int>& layers, const DeviceSpec& device) const;

@@ -37,7 +37,7 @@ TEST(Muon, AGptLayerHasFourSquaresAndTwoOfTheMlp) {
 StageCosts costs(bool muon, int shards, double optimizer_bytes = 12) {
   TransformerSpec model = gpt_small();
   model.bytes.optimizer = optimizer_bytes;
-  return stage_costs(model, plain_device(), {6, 6}, {.optimizer_shards = shards, .muon = muon})[1];
+  return stage_costs(model, plain_device(), {6, 6}, {.sharding = zero_1(shards), .muon = muon})[1];
 }
 
 TEST(Muon, MatricesKeepOneMomentOfTwo) {

@@ -34,7 +34,7 @@ std::vector<StageCosts> costs(const TransformerSpec& model, const std::vector<in
                               double b = 1, int shards = 1) {
   return stage_costs(
       model, plain_device(), layers,
-      {.microbatch_size = b, .recompute = recompute, .tensor = tensor, .optimizer_shards = shards});
+      {.microbatch_size = b, .recompute = recompute, .tensor = tensor, .sharding = zero_1(shards)});
 }
 
 // Parameters
@@ -330,7 +330,7 @@ TEST(DistributedOptimizer, StepsOverAPartEach) {
   d.memory_bytes_per_s = 1e12;
   d.memory_efficiency = 0.5;
   const auto step_s = [&](int shards) {
-    return stage_costs(gpt_small(), d, {12}, {.optimizer_shards = shards})[0].step_s;
+    return stage_costs(gpt_small(), d, {12}, {.sharding = zero_1(shards)})[0].step_s;
   };
   EXPECT_NEAR(step_s(4), step_s(1) / 4, 1e-9 * step_s(1));
 }

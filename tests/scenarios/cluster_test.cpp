@@ -373,7 +373,7 @@ TEST(DistributedOptimizer, ChangesNothingWithOneReplica) {
       "model: gpt-355m\nstack: none\ncluster: dgx-a100\nschedule: 1f1b\n"
       "pipeline: {stages: 8, microbatches: 8, distributed_optimizer: ";
   const Scenario with = parse_scenario(text + "true}\n", "test.yaml");
-  EXPECT_FALSE(with.distributed_optimizer);
+  EXPECT_FALSE(with.sharding.sharded());
   ASSERT_FALSE(with.notes.empty());
   EXPECT_NE(with.notes.front().find("distributed_optimizer changes nothing"), std::string::npos);
   EXPECT_EQ(with.costs[0].optimizer_bytes,

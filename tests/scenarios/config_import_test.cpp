@@ -83,7 +83,7 @@ TEST(NanotronImport, IsTheJob) {
   EXPECT_EQ(s.samples_per_update(), 256);
   EXPECT_EQ(s.microbatch_size, 2);
   EXPECT_TRUE(s.sequence_parallel);
-  EXPECT_TRUE(s.distributed_optimizer);
+  EXPECT_TRUE(s.sharding.sharded());
   EXPECT_EQ(s.transformer->num_query_groups, 8);
   EXPECT_EQ(s.transformer->seq_length, 4096);
 }
@@ -96,11 +96,10 @@ TEST(NanotronImport, FollowsEveryValue) {
         "a.yaml", ""));
   };
   EXPECT_EQ(with(", pp_engine: afab", "0").schedule->name, "gpipe");
-  EXPECT_FALSE(with("", "0").distributed_optimizer);
-  EXPECT_TRUE(with("", "3").distributed_optimizer);
-  EXPECT_EQ(with("", "1").missing_saves, "");
-  for (const char* stage : {"2", "3"})
-    EXPECT_EQ(with("", stage).missing_saves, "ZeRO's sharding of gradients and weights");
+  EXPECT_FALSE(with("", "0").sharding.sharded());
+  EXPECT_EQ(with("", "1").sharding.what, Sharded::optimizer);
+  EXPECT_EQ(with("", "2").sharding.what, Sharded::gradients);
+  EXPECT_EQ(with("", "3").sharding.what, Sharded::weights);
   EXPECT_FALSE(with(", tp: 2, tp_mode: ALL_REDUCE", "0").sequence_parallel);
   EXPECT_EQ(with(", recompute_layer: true", "0").recompute.at(0), Recompute::full);
 }
@@ -252,10 +251,8 @@ TEST(TorchtitanImport, IsTheJobOfAFile) {
   EXPECT_EQ(s.samples_per_update(), 16);
   EXPECT_EQ(s.microbatch_size, 1);
   EXPECT_EQ(s.transformer->num_layers, 80);
-  EXPECT_TRUE(s.distributed_optimizer);  // FSDP: the nearest, which a line says
-  EXPECT_NE(text.find("#   parallelism.data_parallel_shard_degree 2: FSDP keeps the optimizer's"),
-            std::string::npos)
-      << text;
+  EXPECT_EQ(s.sharding.what, Sharded::weights);
+  EXPECT_EQ(s.sharding.gathering, Gathering::first_forward) << "it has a pipeline";
   EXPECT_TRUE(has_line(text, "#   training.steps 10")) << text;
   EXPECT_EQ(s.stack.name, "torchtitan-eager");
   EXPECT_TRUE(has_line(text, "#   float8.recipe_name rowwise")) << text;
@@ -338,7 +335,7 @@ TEST(TorchtitanImport, SaysWhatSelectiveRecomputationWouldChange) {
             std::string::npos)
       << op;
   EXPECT_EQ(recompute(op), Recompute::none);
-  EXPECT_EQ(scenario_in(op).missing_saves, "FSDP's sharding, recomputation of single ops");
+  EXPECT_EQ(scenario_in(op).missing_saves, "recomputation of single ops");
   const std::string pipeline = "[parallelism]\npipeline_parallel_degree = 4\n";
   const std::string layers =
       titan_with(pipeline, "mode = 'selective'\nselective_ac_option = '2'\n");
@@ -357,13 +354,20 @@ TEST(TorchtitanImport, SaysWhatSelectiveRecomputationWouldChange) {
 TEST(TorchtitanImport, SaysWhatIsShardedAmongWhom) {
   const std::string hsdp = titan_with(
       "[parallelism]\ndata_parallel_shard_degree = 4\ndata_parallel_replicate_degree = 2\n");
-  EXPECT_NE(hsdp.find("data_parallel_replicate_degree 2: HSDP shards the optimizer among 4"),
-            std::string::npos)
-      << hsdp;
+  EXPECT_EQ(scenario_in(hsdp).sharding.group, 4) << hsdp;
+  EXPECT_TRUE(scenario_in(hsdp).sharding.hybrid());
   EXPECT_EQ(scenario_in(hsdp).gpu_count(), 8);
+  const auto gathering = [](const std::string& policy) {
+    return scenario_in(titan_with("[parallelism]\ndata_parallel_shard_degree = 8\n"
+                                  "fsdp_reshard_after_forward = \"" +
+                                  policy + "\"\n"))
+        .sharding.gathering;
+  };
+  EXPECT_EQ(gathering("default"), Gathering::each_pass);
+  EXPECT_EQ(gathering("never"), Gathering::forward);
   const std::string ddp = titan_with(
       "[parallelism]\ndata_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 2\n");
-  EXPECT_FALSE(scenario_in(ddp).distributed_optimizer);
+  EXPECT_FALSE(scenario_in(ddp).sharding.sharded());
   EXPECT_EQ(ddp.find("FSDP"), std::string::npos) << ddp;
 }
 

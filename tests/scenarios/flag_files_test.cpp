@@ -36,7 +36,7 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
   EXPECT_EQ(neox.mesh.size(Axis::tensor), 2);
   EXPECT_EQ(neox.microbatch_size, 4);
   EXPECT_EQ(neox.samples_per_update(), 256) << "4 x 32, of 2 replicas";
-  EXPECT_TRUE(neox.distributed_optimizer);
+  EXPECT_TRUE(neox.sharding.sharded());
   EXPECT_EQ(neox.stack.name, "megatron-deepspeed");
   EXPECT_EQ(neox.transformer->parameters(), 20'554'567'680);
   const Scenario gated = read(
@@ -58,7 +58,7 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
       "  --use-distributed-optimizer: true\n  --sequence-parallel: false\n");
   EXPECT_EQ(tests.shape.depth, 4U);
   EXPECT_EQ(tests.shape.chunks, 3U);
-  EXPECT_TRUE(tests.distributed_optimizer);
+  EXPECT_TRUE(tests.sharding.sharded());
 
   const Scenario nemo = read(
       "trainer: {devices: 8, num_nodes: 2, precision: bf16}\nexp_manager: {name: x}\nmodel:\n"
@@ -73,7 +73,7 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
       "  optim: {name: distributed_fused_adam, lr: 1e-4}\n  data: {data_prefix: [a, b]}\n");
   EXPECT_EQ(nemo.gpu_count(), 16);
   EXPECT_EQ(nemo.mesh.most(), 2);
-  EXPECT_TRUE(nemo.distributed_optimizer);
+  EXPECT_TRUE(nemo.sharding.sharded());
   EXPECT_TRUE(nemo.sequence_parallel);
   EXPECT_EQ(nemo.transformer->parameters(), 6'738'415'616);
   EXPECT_EQ(nemo.recompute.at(0).layers, 4);
@@ -86,7 +86,7 @@ TEST(FlagFiles, OfOtherToolsAreReadOrRefusedWithWhatToDo) {
       "llama-3-8b");
   EXPECT_EQ(bridge.shape.depth, 2U);
   EXPECT_DOUBLE_EQ(bridge.transformer->bytes.gradients, 2);
-  EXPECT_TRUE(bridge.distributed_optimizer);
+  EXPECT_TRUE(bridge.sharding.sharded());
 
   const Scenario recipe =
       read("model: {seq_length: 4096}\ntrain: {micro_batch_size: 1, global_batch_size: 16}",

@@ -224,6 +224,24 @@ TEST(MegatronFlags, SelectiveRecomputationIsOfTheModulesThatAreNamed) {
             LayerParts(LayerPart::layernorm) | LayerPart::moe_act);
 }
 
+TEST(MegatronFlags, SayWhatIsShardedAmongWhom) {
+  const auto sharding = [](const std::string& flags) {
+    const std::string launch = "torchrun --nnodes 1 --nproc-per-node 8 " + kJob + flags;
+    return parse_scenario(scenario_of_megatron(launch, "x.sh", ""), "test.yaml").sharding;
+  };
+  EXPECT_EQ(sharding("--use-torch-fsdp2").what, Sharded::weights);
+  EXPECT_EQ(sharding("--zero-stage 2").what, Sharded::gradients);
+  EXPECT_EQ(sharding("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads").what,
+            Sharded::gradients);
+  EXPECT_EQ(sharding("--use-megatron-fsdp --data-parallel-sharding-strategy optim").what,
+            Sharded::optimizer);
+  const std::string optimizer = "--use-distributed-optimizer --overlap-param-gather";
+  EXPECT_EQ(sharding(optimizer).gathering, Gathering::first_forward);
+  const Sharding halves = sharding(optimizer + " --num-distributed-optimizer-instances 2");
+  EXPECT_EQ(halves.group * 2, halves.sharers);
+  EXPECT_FALSE(sharding("--overlap-param-gather").sharded());
+}
+
 TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
   const struct {
     const char *flags, *more, *less;
@@ -231,20 +249,13 @@ TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
       {"--num-experts 8", "the other experts' weights, routing and all-to-all", ""},
       {"--multi-latent-attention --kv-lora-rank 512", "multi-latent attention", ""},
       {"--mtp-num-layers 1", "the layers of multi-token prediction", ""},
-      {"--use-torch-fsdp2", "", "sharded gradients and weights"},
-      {"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "",
-       "sharded gradients"},
-      {"--use-megatron-fsdp --data-parallel-sharding-strategy optim", "", ""},
+      {"--use-torch-fsdp2", "", ""},
       {"--optimizer-cpu-offload", "", "offloading"},
       {"--cpu-offloading --cpu-offloading-num-layers 4", "", "offloading"},
       {"--recompute-granularity selective --recompute-modules core_attn moe", "",
        "the recomputation of moe"},
       {"--recompute-granularity selective --recompute-modules core_attn", "", ""},
-      {"--zero-stage 2", "", "sharded gradients"},
-      {"--num-experts 8 --zero-stage 3", "the other experts' weights, routing and all-to-all",
-       "sharded gradients and weights"},
-      {"--use-distributed-optimizer --num-distributed-optimizer-instances 2",
-       "the optimizer's several instances", ""},
+      {"--num-experts 8 --zero-stage 3", "the other experts' weights, routing and all-to-all", ""},
       {"--lora-rank 8", "", "frozen weights"},
       {"--peft-type lora", "", "frozen weights"},
       {"--peft-type none", "", ""},
@@ -418,7 +429,7 @@ TEST(MegatronFlags, WhatIsExportedComesBackAsTheSameJob) {
                                          unsaid_by_flags(document, s.transformer->bytes));
     EXPECT_EQ(back.gpu_count(), s.gpu_count());
     EXPECT_EQ(back.samples_per_update(), s.samples_per_update());
-    EXPECT_EQ(back.distributed_optimizer, s.distributed_optimizer);
+    EXPECT_EQ(back.sharding, s.sharding);
     ASSERT_EQ(back.costs.size(), s.costs.size());
     for (std::size_t i = 0; i < s.costs.size(); ++i) {
       EXPECT_EQ(back.costs[i][OpKind::forward].seconds, s.costs[i][OpKind::forward].seconds);

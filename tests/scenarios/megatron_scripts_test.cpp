@@ -44,7 +44,7 @@ TEST(MegatronScripts, AScriptBecomesItsScenario) {
   EXPECT_EQ(s.shape.chunks, 2U);
   EXPECT_EQ(s.mesh.size(Axis::tensor), 4);
   EXPECT_TRUE(s.sequence_parallel);
-  EXPECT_TRUE(s.distributed_optimizer);
+  EXPECT_TRUE(s.sharding.sharded());
   EXPECT_EQ(s.mesh.size(Axis::context), 2);
   EXPECT_EQ(s.mesh.most(), 2) << "64 GPUs, of which 4 x 4 x 2 hold a replica";
   EXPECT_EQ(s.samples_per_update(), 1024);
@@ -193,7 +193,7 @@ TEST(MegatronDeepSpeed, IsItsOwnDialect) {
       "test.yaml");
   EXPECT_EQ(s.stack.name, "megatron-deepspeed");
   EXPECT_EQ(s.mesh.most(), 2);
-  EXPECT_TRUE(s.distributed_optimizer);
+  EXPECT_TRUE(s.sharding.sharded());
   EXPECT_EQ(s.transformer->num_query_groups, 8);
   EXPECT_EQ(s.schedule->name, "zb-h1");
   EXPECT_EQ(s.left_out(), "");
@@ -213,7 +213,7 @@ TEST(MegatronDeepSpeed, ItsConfigurationIsReadWhereItLiesAndAskedForWhereNot) {
   const Scenario s = parse_scenario(
       scenario_of_megatron(script + "conf/ds.json", (folder / "run.sh").string(), ""), "test.yaml");
   EXPECT_EQ(s.microbatch_size, 2);
-  EXPECT_EQ(s.missing_saves, "sharded gradients, offloading");
+  EXPECT_EQ(s.missing_saves, "offloading");
   EXPECT_EQ(s.transformer->compute_type, "bf16");
   const std::string said = refusal_of(script + "other.json", (folder / "run.sh").string());
   EXPECT_NE(said.find("--define zero-stage=N"), std::string::npos) << said;
@@ -257,7 +257,7 @@ TEST(MegatronScripts, AClusterWithNodesCountsTheGpus) {
         "test.yaml");
     EXPECT_EQ(s.mesh.most(), 4) << cluster;
     EXPECT_EQ(s.cluster.devices(), 32) << cluster;
-    EXPECT_TRUE(s.distributed_optimizer);
+    EXPECT_TRUE(s.sharding.sharded());
   }
   EXPECT_NE(imported("--nnodes 2", "p3.16xlarge").find("{base: p3.16xlarge, nodes: 2}"),
             std::string::npos)

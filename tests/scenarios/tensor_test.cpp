@@ -65,7 +65,7 @@ TEST(TensorScenario, MegatronsNamesMeanTheSame) {
       "use_distributed_optimizer: true");
   EXPECT_EQ(s.mesh.size(Axis::tensor), 8);
   EXPECT_TRUE(s.sequence_parallel);
-  EXPECT_TRUE(s.distributed_optimizer);
+  EXPECT_TRUE(s.sharding.sharded());
 }
 
 TEST(TensorScenario, GroupsExchangeByRings) {

@@ -159,7 +159,7 @@ Brute brute_force(const Problem& problem, const Axes& axes, const SearchOptions&
               if (p * w * t > problem.gpus() || problem.batch() % (b * w) != 0) continue;
               if (p * v > problem.layers()) continue;
               for (const bool sequence : axes.sequence_parallel)
-                for (const bool shared : axes.distributed_optimizer) {
+                for (const Sharded shared : axes.sharded) {
                   // Where they mean nothing, the scenario is refused.
                   const Shape shape{p, w, t, b, problem.batch() / (b * w), sequence, shared};
                   try_family(problem, {shape, schedule, v, {}}, axes, options, brute);
