@@ -5,7 +5,9 @@
 // ("runs[0].ops[3].end_s") and thrown at once.
 //
 // A structure lists its fields once, for both directions, beside the structure or its file:
-//   void each_field(Like<Sample> auto& s, auto&& visit) { visit("n", s.n); ... }
+//   void each_field(Like<Sample> auto& s, auto&& visit) { VISIT_FIELDS(visit, s, n, seconds); }
+// A field with a range, or whose name in the file is another, is visited by itself:
+//   visit("compute_s", s.seconds, {0, 1});
 // and an enum its names: constexpr const auto& names_of(StageRole) { return kStageRoleNames; }
 // What is written in another way has two functions, found as those are:
 //   Json field_json(const T&);    void take_field(const Place&, const Json&, T&);
@@ -28,6 +30,20 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+// VISIT_FIELDS(visit, s, a, b) calls visit("a", s.a) and visit("b", s.b), for at most 64 fields. A
+// macro that is named within its own text is not expanded there; each VISIT_AGAIN expands it once
+// more.
+#define VISIT_PARENTHESES ()
+#define VISIT_AGAIN(...) VISIT_AGAIN_4(VISIT_AGAIN_4(VISIT_AGAIN_4(VISIT_AGAIN_4(__VA_ARGS__))))
+#define VISIT_AGAIN_4(...) VISIT_AGAIN_1(VISIT_AGAIN_1(VISIT_AGAIN_1(VISIT_AGAIN_1(__VA_ARGS__))))
+#define VISIT_AGAIN_1(...) VISIT_ONCE(VISIT_ONCE(VISIT_ONCE(VISIT_ONCE(__VA_ARGS__))))
+#define VISIT_ONCE(...) __VA_ARGS__
+#define VISIT_NEXT(visit, of, field, ...) \
+  visit(#field, of.field);                \
+  __VA_OPT__(VISIT_NEXT_AGAIN VISIT_PARENTHESES(visit, of, __VA_ARGS__))
+#define VISIT_NEXT_AGAIN() VISIT_NEXT
+#define VISIT_FIELDS(visit, of, ...) VISIT_AGAIN(VISIT_NEXT(visit, of, __VA_ARGS__))
 
 namespace penstock {
 

@@ -15,23 +15,9 @@ constexpr const auto& names_of(OpKind) { return kOpNames; }
 constexpr const auto& names_of(TrafficPattern) { return kTrafficNames; }
 
 void each_field(Like<CalibrationRequest> auto& r, auto&& visit) {
-  visit("model", r.model);
-  visit("precision", r.precision);
-  visit("optimizer", r.optimizer);
-  visit("microbatch_sizes", r.microbatch_sizes);
-  visit("recompute", r.recompute);
-  visit("layer_counts", r.layer_counts);
-  visit("message_bytes", r.message_bytes);
-  visit("workers", r.workers);
-  visit("rotation", r.rotation);
-  visit("warmup", r.warmup);
-  visit("min_repetitions", r.min_repetitions);
-  visit("max_repetitions", r.max_repetitions);
-  visit("stage_s", r.stage_s);
-  visit("spread", r.spread);
-  visit("link", r.link);
-  visit("partitions", r.partitions);
-  visit("seed", r.seed);
+  VISIT_FIELDS(visit, r, model, precision, optimizer, microbatch_sizes, recompute, layer_counts,
+               message_bytes, workers, rotation, warmup, min_repetitions, max_repetitions, stage_s,
+               spread, link, partitions, seed);
 }
 
 void each_field(Like<Sample> auto& s, auto&& visit) {
@@ -43,51 +29,30 @@ void each_field(Like<Sample> auto& s, auto&& visit) {
 }
 
 void each_field(Like<StageShape> auto& s, auto&& visit) {
-  visit("role", s.role);
-  visit("layers", s.layers);
-  visit("microbatch_size", s.microbatch_size);
-  visit("recompute", s.recompute);
+  VISIT_FIELDS(visit, s, role, layers, microbatch_size, recompute);
 }
 
 void each_field(Like<StageSizes> auto& s, auto&& visit) {
-  visit("parameters", s.parameters);
-  visit("input_bytes", s.input_bytes);
-  visit("output_bytes", s.output_bytes);
-  visit("saved_bytes", s.saved_bytes);
-  visit("saved_for_weight_bytes", s.saved_for_weight_bytes);
-  visit("kept_bytes", s.kept_bytes);
-  visit("weight_needs_input", s.weight_needs_input);
-  visit("forward_workspace_bytes", s.forward_workspace_bytes);
-  visit("backward_workspace_bytes", s.backward_workspace_bytes);
+  VISIT_FIELDS(visit, s, parameters, input_bytes, output_bytes, saved_bytes, saved_for_weight_bytes,
+               kept_bytes, weight_needs_input, forward_workspace_bytes, backward_workspace_bytes);
 }
 
 void each_field(Like<OpMeasurement> auto& m, auto&& visit) {
-  visit("stage", m.stage);
-  visit("load", m.load);
+  VISIT_FIELDS(visit, m, stage, load);
   visit("op", m.kind);
   visit("time", m.time);
 }
 
 void each_field(Like<StageMeasurement> auto& m, auto&& visit) {
-  visit("stage", m.stage);
-  visit("sizes", m.sizes);
+  VISIT_FIELDS(visit, m, stage, sizes);
 }
 
 void each_field(Like<LinkMeasurement> auto& m, auto&& visit) {
-  visit("traffic", m.traffic);
-  visit("bytes", m.bytes);
-  visit("load", m.load);
-  visit("first", m.first);
-  visit("last", m.last);
+  VISIT_FIELDS(visit, m, traffic, bytes, load, first, last);
 }
 
 void each_field(Like<CalibrationResult> auto& r, auto&& visit) {
-  visit("request", r.request);
-  visit("backend", r.backend);
-  visit("machine", r.machine);
-  visit("stages", r.stages);
-  visit("ops", r.ops);
-  visit("links", r.links);
+  VISIT_FIELDS(visit, r, request, backend, machine, stages, ops, links);
 }
 
 namespace {

@@ -19,35 +19,15 @@ constexpr const auto& names_of(TrainingSpec::Data) { return kDataNames; }
 constexpr const auto& names_of(TrainingSpec::Decay) { return kDecayNames; }
 
 void each_field(Like<LayerForm> auto& f, auto&& visit) {
-  visit("causal", f.causal);
-  visit("gated_mlp", f.gated_mlp);
-  visit("norm", f.norm);
-  visit("norms", f.norms);
-  visit("qk_norm", f.qk_norm);
-  visit("biases", f.biases);
-  visit("positions", f.positions);
-  visit("parallel_residual", f.parallel_residual);
-  visit("dropout", f.dropout);
+  VISIT_FIELDS(visit, f, causal, gated_mlp, norm, norms, qk_norm, biases, positions,
+               parallel_residual, dropout);
 }
 
 void each_field(Like<TransformerSpec> auto& m, auto&& visit) {
-  visit("name", m.name);
-  visit("family", m.family);
-  visit("own_form", m.own_form);
-  visit("num_layers", m.num_layers);
-  visit("hidden_size", m.hidden_size);
-  visit("num_attention_heads", m.num_attention_heads);
-  visit("num_query_groups", m.num_query_groups);
-  visit("head_dim", m.head_dim);
-  visit("ffn_hidden_size", m.ffn_hidden_size);
-  visit("vocab_size", m.vocab_size);
-  visit("seq_length", m.seq_length);
-  visit("sliding_window", m.sliding_window);
-  visit("full_attention_every", m.full_attention_every);
-  visit("extra_parameters", m.extra_parameters);
-  visit("tie_embeddings", m.tie_embeddings);
-  visit("flash_attention", m.flash_attention);
-  visit("compute_type", m.compute_type);
+  VISIT_FIELDS(visit, m, name, family, own_form, num_layers, hidden_size, num_attention_heads,
+               num_query_groups, head_dim, ffn_hidden_size, vocab_size, seq_length, sliding_window,
+               full_attention_every, extra_parameters, tie_embeddings, flash_attention,
+               compute_type);
 }
 
 void each_field(Like<OptimizerSpec> auto& o, auto&& visit) {
@@ -61,21 +41,12 @@ void each_field(Like<OptimizerSpec> auto& o, auto&& visit) {
 }
 
 void each_field(Like<TrainingSpec> auto& t, auto&& visit) {
-  visit("problem", t.problem);
-  visit("data", t.data);
-  visit("file", t.file);
+  VISIT_FIELDS(visit, t, problem, data, file);
   visit("held_out", t.held_out, {0, 1});
-  visit("updates", t.updates);
-  visit("warmup", t.warmup);
-  visit("decay", t.decay);
+  VISIT_FIELDS(visit, t, updates, warmup, decay);
   visit("final_rate", t.final_rate, {0, 1});
-  visit("clip", t.clip);
-  visit("rescheduled", t.rescheduled);
-  visit("discounted", t.discounted);
-  visit("predicted", t.predicted);
-  visit("evaluate_every", t.evaluate_every);
-  visit("evaluation_microbatches", t.evaluation_microbatches);
-  visit("seed", t.seed);
+  VISIT_FIELDS(visit, t, clip, rescheduled, discounted, predicted, evaluate_every,
+               evaluation_microbatches, seed);
 }
 
 }  // namespace penstock

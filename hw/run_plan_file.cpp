@@ -115,9 +115,7 @@ struct PlacementParts {
 };
 
 void each_field(Like<PlacementParts> auto& p, auto&& visit) {
-  visit("widths", p.widths);
-  visit("position", p.position);
-  visit("mirrored_batch", p.mirrored_batch);
+  VISIT_FIELDS(visit, p, widths, position, mirrored_batch);
 }
 
 Json field_json(const Placement& p) {
@@ -162,35 +160,21 @@ void take_field(const Place& at, const Json& json, Placement& placement) {
 }
 
 void each_field(Like<VersionRule> auto& v, auto&& visit) {
-  visit("kind", v.kind);
-  visit("delay", v.delay);
-  visit("extra_copies", v.extra_copies);
-  visit("backward", v.backward);
-  visit("forward_listed", v.forward_listed);
-  visit("backward_listed", v.backward_listed);
-  visit("listed_held", v.listed_held);
+  VISIT_FIELDS(visit, v, kind, delay, extra_copies, backward, forward_listed, backward_listed,
+               listed_held);
 }
 
 /// All but its ops, which follow.
 void each_field(Like<Program> auto& p, auto&& visit) {
-  visit("schedule", p.schedule);
-  visit("transfers", p.transfers);
-  visit("microbatches_per_update", p.microbatches_per_update);
-  visit("batches", p.batches);
-  visit("flushes", p.flushes);
+  VISIT_FIELDS(visit, p, schedule, transfers, microbatches_per_update, batches, flushes);
   visit("optimizer_sync", p.step_sync);
-  visit("placement", p.placement);
-  visit("asynchronous", p.asynchronous);
-  visit("detached_reductions", p.detached_reductions);
-  visit("reduces_within", p.reduces_within);
-  visit("versions", p.versions);
-  visit("whole_backward", p.whole_backward);
+  VISIT_FIELDS(visit, p, placement, asynchronous, detached_reductions, reduces_within, versions,
+               whole_backward);
 }
 
 void each_field(Like<OpCost> auto& c, auto&& visit) {
   visit("compute_s", c.seconds);
-  visit("flops", c.flops);
-  visit("again_flops", c.again_flops);
+  VISIT_FIELDS(visit, c, flops, again_flops);
 }
 
 void each_pass_field(auto& c, auto&& visit) {
@@ -198,72 +182,46 @@ void each_pass_field(auto& c, auto&& visit) {
   visit("backward", c[OpKind::backward]);
   visit("backward_input", c[OpKind::backward_input]);
   visit("backward_weight", c[OpKind::backward_weight]);
-  visit("activation_bytes", c.activation_bytes);
-  visit("activation_after_input_bytes", c.activation_after_input_bytes);
-  visit("forward_workspace_bytes", c.forward_workspace_bytes);
-  visit("backward_workspace_bytes", c.backward_workspace_bytes);
-  visit("again_workspace_bytes", c.again_workspace_bytes);
+  VISIT_FIELDS(visit, c, activation_bytes, activation_after_input_bytes, forward_workspace_bytes,
+               backward_workspace_bytes, again_workspace_bytes);
 }
 
 void each_field(Like<PassCosts> auto& c, auto&& visit) { each_pass_field(c, visit); }
 
 void each_field(Like<StageCosts> auto& c, auto&& visit) {
   each_pass_field(c, visit);
-  visit("stored", c.stored);
-  visit("reduce_grad_s", c.reduce_grad_s);
-  visit("step_s", c.step_s);
-  visit("overlap_saving_s", c.overlap_saving_s);
-  visit("output_bytes", c.output_bytes);
-  visit("weight_bytes", c.weight_bytes);
-  visit("gradient_bytes", c.gradient_bytes);
-  visit("optimizer_bytes", c.optimizer_bytes);
-  visit("version_bytes", c.version_bytes);
-  visit("reduced_bytes", c.reduced_bytes);
-  visit("backward_microbatches", c.backward_microbatches);
+  VISIT_FIELDS(visit, c, stored, reduce_grad_s, step_s, overlap_saving_s, output_bytes,
+               weight_bytes, gradient_bytes, optimizer_bytes, version_bytes, reduced_bytes,
+               backward_microbatches);
 }
 
 void each_field(Like<LoneUpdate> auto& u, auto&& visit) {
-  visit("replica", u.replica);
-  visit("version", u.version);
+  VISIT_FIELDS(visit, u, replica, version);
 }
 
 void each_field(Like<Channel> auto& c, auto&& visit) {
-  visit("source", c.source);
-  visit("destination", c.destination);
-  visit("backward", c.backward);
-  visit("latency_s", c.latency_s);
+  VISIT_FIELDS(visit, c, source, destination, backward, latency_s);
   visit("bytes_per_s", c.bytes_per_s, {.or_unlimited = true});
 }
 
 void each_field(Like<ReducedPart> auto& p, auto&& visit) {
   visit("ready", p.ready, {0, 1});
   visit("share", p.share, {0, 1});
-  visit("seconds", p.seconds);
-  visit("stage", p.stage);
+  VISIT_FIELDS(visit, p, seconds, stage);
 }
 
 void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
-  visit("algorithm", r.algorithm);
-  visit("servers", r.servers);
-  visit("parts", r.parts);
-  visit("gpus", r.gpus);
-  visit("nodes", r.nodes);
+  VISIT_FIELDS(visit, r, algorithm, servers, parts, gpus, nodes);
 }
 
 void each_field(Like<RankDivision> auto& d, auto&& visit) {
   visit("tensor", d.tensor, {1, 1 << 16});
-  visit("sequence", d.sequence);
-  visit("replicas", d.replicas);
+  VISIT_FIELDS(visit, d, sequence, replicas);
 }
 
 void each_field(Like<ExchangeSeconds> auto& e, auto&& visit) {
   visit("device", e.device, {0, 1 << 24});
-  visit("stage", e.stage);
-  visit("stored", e.stored);
-  visit("forward", e.forward);
-  visit("backward", e.backward);
-  visit("backward_input", e.backward_input);
-  visit("backward_weight", e.backward_weight);
+  VISIT_FIELDS(visit, e, stage, stored, forward, backward, backward_input, backward_weight);
 }
 
 /// A plan whose Program is not lowered yet: the compute order of each position, of one batch where
@@ -276,25 +234,12 @@ struct OrderedPlan {
 
 void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   auto& plan = ordered.plan;
-  visit("name", plan.name);
-  visit("origin", plan.origin);
-  visit("scenario", plan.scenario);
-  visit("program", plan.program);
-  visit("ops", ordered.ops);
-  visit("order", ordered.order);
-  visit("compute", plan.compute);
-  visit("microbatch_size", plan.microbatch_size);
-  visit("recompute", plan.recompute);
-  visit("training", plan.training);
-  visit("lone_updates", plan.lone_updates);
-  visit("layers", plan.layers);
-  visit("optimizer", plan.optimizer);
+  VISIT_FIELDS(visit, plan, name, origin, scenario, program);
+  VISIT_FIELDS(visit, ordered, ops, order);
+  VISIT_FIELDS(visit, plan, compute, microbatch_size, recompute, training, lone_updates, layers,
+               optimizer);
   if (plan.compute == Compute::transformer) visit("model", plan.model);
-  visit("channels", plan.channels);
-  visit("costs", plan.costs);
-  visit("reduction", plan.reduction);
-  visit("division", plan.division);
-  visit("exchange_s", plan.exchange_s);
+  VISIT_FIELDS(visit, plan, channels, costs, reduction, division, exchange_s);
 }
 
 namespace {

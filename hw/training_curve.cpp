@@ -18,9 +18,7 @@ void each_field(Like<CurvePoint> auto& p, auto&& visit) {
 void each_field(Like<TrainingCurve> auto& c, auto&& visit) {
   visit("weights_digest", c.weights_digest);
   visit("loss_floor", c.loss_floor, kLoss);
-  visit("parameters", c.parameters);
-  visit("seconds", c.seconds);
-  visit("stopped_because", c.stopped_because);
+  VISIT_FIELDS(visit, c, parameters, seconds, stopped_because);
   visit("curve", c.points);
 }
 

@@ -127,20 +127,10 @@ void Elsewhere::hand_out(const WorkItems& items, const WorkerOptions& options) {
   }
 }
 
-void each_field(Like<Documents::File> auto& f, auto&& visit) {
-  visit("path", f.path);
-  visit("text", f.text);
-}
+void each_field(Like<Documents::File> auto& f, auto&& visit) { VISIT_FIELDS(visit, f, path, text); }
 
 void each_field(Like<SweepRecipe> auto& r, auto&& visit) {
-  visit("files", r.files);
-  visit("over", r.over);
-  visit("zip", r.zip);
-  visit("where", r.where);
-  visit("set", r.set);
-  visit("engine", r.engine);
-  visit("data_folder", r.data_folder);
-  visit("documents", r.documents);
+  VISIT_FIELDS(visit, r, files, over, zip, where, set, engine, data_folder, documents);
 }
 
 std::string to_json(const SweepRecipe& recipe) { return to_field(recipe).dump(); }

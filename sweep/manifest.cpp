@@ -68,26 +68,17 @@ void compare_texts(const char* what, const std::string& then, const std::string&
 
 }  // namespace
 
-void each_field(Like<SweptFile> auto& f, auto&& visit) {
-  visit("file", f.file);
-  visit("hash", f.hash);
-}
+void each_field(Like<SweptFile> auto& f, auto&& visit) { VISIT_FIELDS(visit, f, file, hash); }
 
-void each_field(Like<SweepAxis> auto& a, auto&& visit) {
-  visit("keys", a.keys);
-  visit("values", a.values);
-}
+void each_field(Like<SweepAxis> auto& a, auto&& visit) { VISIT_FIELDS(visit, a, keys, values); }
 
 void each_field(Like<Manifest> auto& m, auto&& visit) {
-  visit("version", m.version);
-  visit("scenarios", m.scenarios);
+  VISIT_FIELDS(visit, m, version, scenarios);
   visit("files", m.named);
   visit("set", m.changes);
   visit("axes", m.axes);
   visit("where", m.conditions);
-  visit("engine", m.engine);
-  visit("shard", m.shard);
-  visit("points", m.points);
+  VISIT_FIELDS(visit, m, engine, shard, points);
 }
 
 std::string hash_of(std::string_view text) {

@@ -98,8 +98,7 @@ void each_field(Like<RecordedDevice> auto& d, auto&& visit) {
   visit("device", d.device, kAnyDevice);
   visit("memory", d.peak);
   visit("peak_at_s", d.peak_at_s, kAnyTime);
-  visit("peak_op", d.peak_op);
-  visit("allocator_peak_bytes", d.allocator_peak_bytes);
+  VISIT_FIELDS(visit, d, peak_op, allocator_peak_bytes);
 }
 
 /// null: not a finite number.
@@ -132,16 +131,11 @@ void take_field(const Place& at, const Json& json, RecordedRun& run) {
 
 /// All but the runs.
 void each_field(Like<Recording> auto& r, auto&& visit) {
-  visit("name", r.name);
-  visit("backend", r.backend);
-  visit("clock", r.clock);
-  visit("schedule", r.schedule);
-  visit("transfers", r.transfers);
+  VISIT_FIELDS(visit, r, name, backend, clock, schedule, transfers);
   visit("depth", r.depth, {1, 1 << 20});
   visit("microbatches", r.microbatches, kAnyCount);
   visit("batches", r.batches, kAnyCount);
-  visit("compute", r.compute);
-  visit("description", r.description);
+  VISIT_FIELDS(visit, r, compute, description);
 }
 
 namespace {

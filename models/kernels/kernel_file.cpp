@@ -62,16 +62,11 @@ void each_field(Like<ExpertsLaw> auto& e, auto&& visit) {
   visit("launch_s", e.launch_s);
   visit("weights_bytes_per_s", e.weights_bytes_per_s, kRate);
   visit("moved_bytes_per_s", e.moved_bytes_per_s, kRate);
-  visit("padding", e.padding);
-  visit("skewed_padding", e.skewed_padding);
-  visit("ramp", e.ramp);
-  visit("corrections", e.corrections);
+  VISIT_FIELDS(visit, e, padding, skewed_padding, ramp, corrections);
 }
 
 void each_field(Like<AttentionLaw> auto& a, auto&& visit) {
-  visit("framework", a.framework);
-  visit("kind", a.kind);
-  visit("type", a.type);
+  VISIT_FIELDS(visit, a, framework, kind, type);
   visit("head_dims", a.head_dims, kKnot);
   visit("flops_per_s", a.flops_per_s, kRate);
   visit("launch_s", a.launch_s);
@@ -90,17 +85,12 @@ void each_field(Like<KernelPoints> auto& p, auto&& visit) {
 }
 
 void each_field(Like<KernelTimes> auto& t, auto&& visit) {
-  visit("device", t.device);
-  visit("source", t.source);
+  VISIT_FIELDS(visit, t, device, source);
   visit("peak_flops_per_s", t.peak_flops_per_s, kRate);
   visit("memory_bytes_per_s", t.memory_bytes_per_s, kRate);
   visit("multiprocessors", t.multiprocessors, FieldRange{1, 1e6});
   visit("attention_backward", t.attention_backward, FieldRange{0, 100});
-  visit("streams", t.streams);
-  visit("products", t.products);
-  visit("experts", t.experts);
-  visit("attention", t.attention);
-  visit("collectives", t.collectives);
+  VISIT_FIELDS(visit, t, streams, products, experts, attention, collectives);
 }
 
 namespace {

@@ -8,19 +8,12 @@ namespace penstock {
 constexpr const auto& names_of(Sharded) { return kShardedNames; }
 
 void each_field(Like<Shape> auto& s, auto&& visit) {
-  visit("depth", s.depth);
-  visit("width", s.width);
-  visit("tensor", s.tensor);
-  visit("microbatch_size", s.microbatch_size);
-  visit("microbatches", s.microbatches);
-  visit("sequence_parallel", s.sequence_parallel);
-  visit("shard", s.sharded);
-  visit("context", s.context);
+  VISIT_FIELDS(visit, s, depth, width, tensor, microbatch_size, microbatches, sequence_parallel,
+               sharded, context);
 }
 
 void each_field(Like<Arrangement> auto& a, auto&& visit) {
-  visit("placement", a.placement);
-  visit("rank_order", a.rank_order);
+  VISIT_FIELDS(visit, a, placement, rank_order);
 }
 
 Json field_json(const Schedule* const& schedule) { return schedule->name; }
@@ -45,27 +38,16 @@ void take_field(const Place& at, const Json& json, std::vector<Recomputation>& s
 }
 
 void each_field(Like<PlanFamily> auto& f, auto&& visit) {
-  visit("shape", f.shape);
-  visit("schedule", f.schedule);
-  visit("chunks", f.chunks);
-  visit("arrangement", f.arrangement);
-  visit("checkpoint", f.checkpoint);
+  VISIT_FIELDS(visit, f, shape, schedule, chunks, arrangement, checkpoint);
 }
 
 void each_field(Like<Choice> auto& c, auto&& visit) {
-  visit("family", c.family);
-  visit("layers", c.layers);
-  visit("recompute", c.recompute);
-  visit("widths", c.widths);
+  VISIT_FIELDS(visit, c, family, layers, recompute, widths);
   visit("split", c.divided);
-  visit("placed", c.placed);
-  visit("overlaps", c.overlaps);
+  VISIT_FIELDS(visit, c, placed, overlaps);
 }
 
-void each_field(Like<Question> auto& q, auto&& visit) {
-  visit("choice", q.choice);
-  visit("answer", q.answer);
-}
+void each_field(Like<Question> auto& q, auto&& visit) { VISIT_FIELDS(visit, q, choice, answer); }
 
 Json field_json(const Overfull& overfull) {
   Json json = Json::array();
@@ -81,37 +63,21 @@ void take_field(const Place&, const Json& json, Overfull& overfull) {
 void each_field(Like<Judgement> auto& j, auto&& visit) {
   visit("fits", j.fits);
   visit("iteration_time_s", j.iteration_time_s, FieldRange{0, 1e30, true});
-  visit("memory_bytes", j.memory_bytes);
-  visit("tightest_bytes", j.tightest_bytes);
-  visit("capacity_bytes", j.capacity_bytes);
-  visit("overfull", j.overfull);
-  visit("engine", j.engine);
-  visit("why", j.why);
-  visit("main_cause", j.main_cause);
-  visit("mfu", j.mfu);
-  visit("mfu_causal", j.mfu_causal);
+  VISIT_FIELDS(visit, j, memory_bytes, tightest_bytes, capacity_bytes, overfull, engine, why,
+               main_cause, mfu, mfu_causal);
 }
 
 void each_field(Like<Looked> auto& l, auto&& visit) {
-  visit("judgement", l.judgement);
-  visit("exact", l.exact);
-  visit("samples_per_update", l.samples_per_update);
-  visit("reasons", l.reasons);
-  visit("scenario", l.scenario);
-  visit("cannot_run", l.cannot_run);
-  visit("unanswered", l.unanswered);
+  VISIT_FIELDS(visit, l, judgement, exact, samples_per_update, reasons, scenario, cannot_run,
+               unanswered);
 }
 
 void each_field(Like<NumberedLook> auto& n, auto&& visit) {
-  visit("number", n.number);
-  visit("looked", n.looked);
+  VISIT_FIELDS(visit, n, number, looked);
 }
 
 void each_field(Like<ProblemRecipe> auto& r, auto&& visit) {
-  visit("text", r.text);
-  visit("origin", r.origin);
-  visit("batch", r.batch);
-  visit("headroom", r.headroom);
+  VISIT_FIELDS(visit, r, text, origin, batch, headroom);
 }
 
 namespace {
@@ -154,8 +120,7 @@ struct NumberedQuestion {
   Question question;
 };
 void each_field(Like<NumberedQuestion> auto& n, auto&& visit) {
-  visit("number", n.number);
-  visit("question", n.question);
+  VISIT_FIELDS(visit, n, number, question);
 }
 
 }  // namespace
