@@ -375,6 +375,28 @@ class Check(LauncherTest):
         self.assertRegex(builds[-1], "build-fuzz fuzzing$")
         self.assertIn("--suite fuzz", tests[-1])
 
+    def test_a_stage_of_all_runs_by_itself(self) -> None:
+        for stage, suites in (("tests", None), ("sanitizers", "--suite rooms --suite commands"),
+                              ("threads", "--suite threads"), ("fuzzing", "--suite fuzz")):
+            self.box.forget()
+            self.check("--stage", stage)
+            (tests,) = self.box.calls("meson test")
+            self.assertEqual(len(self.box.calls("ninja")), 1, stage)
+            self.assertNotIn("--no-suite=published", tests, stage)
+            self.assertIn(suites or "meson test", tests, stage)
+
+    def test_stages_run_in_their_order_and_end_with_one_count(self) -> None:
+        result = self.check("--stage", "threads", "--stage", "sources", "--stage", "sanitizers")
+        suites = [call.partition("--suite ")[2].split()[0] for call in self.box.calls("meson test")]
+        self.assertEqual(suites, ["rooms", "threads"])
+        self.assertEqual(result.stdout.splitlines()[-1], "0 passed, 2 failed, 0 skipped")
+
+    def test_a_stage_that_there_is_not_is_a_usage_error_that_names_those_there_are(self) -> None:
+        for words in (["--stage", "thread"], ["--stage"]):
+            result = self.check(*words)
+            self.assertEqual((result.stdout, result.returncode), ("", 2))
+            self.assertIn("sources tests sanitizers threads fuzzing", result.stderr)
+
     def test_random_cases_are_all_tried_in_all_alone(self) -> None:
         self.box.fake("meson", (self.box.bin / "meson").read_text() +
                       'echo "thorough=$PENSTOCK_THOROUGH" >>"{top}/log"')
