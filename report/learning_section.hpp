@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scenarios learn: losses against updates, samples and simulated seconds, each line the mean
-// of several seeds within a band from the least to the most of them.
+// A section that shows how scenarios learn: the loss against updates, samples and simulated
+// seconds. Each line is the mean over several seeds, within a band from the lowest to the highest
+// of them.
 #pragma once
 
 #include "report/section.hpp"
@@ -9,7 +10,7 @@
 
 namespace penstock {
 
-/// One point of a line.
+/// One point of a line: where it stands on the three axes, and the loss over the seeds.
 struct LearnedPoint {
   double update = 0, samples = 0, simulated_s = 0;
   double mean = 0, least = 0, most = 0;
@@ -26,6 +27,7 @@ struct LearningSection {
   std::vector<LearnedLine> lines;
 };
 
+/// Returns the section as JSON text for `Report::sections`.
 std::string section_text(const LearningSection& learning);
 
 }  // namespace penstock

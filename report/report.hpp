@@ -24,19 +24,20 @@ struct KeyFigure {
 
 struct Report {
   std::string title;
-  std::string summary;  ///< a line or two below the title; may be empty
+  std::string summary;  ///< one or two lines below the title; may be empty
   std::vector<KeyFigure> figures;
   std::vector<std::string> sections;  ///< each made by a `section_text`
   std::vector<std::string> notes = {};
-  std::string command;   ///< as typed
-  std::string scenario;  ///< its text, or empty
+  std::string command;   ///< the command line, as it was typed
+  std::string scenario;  ///< the text of the scenario; may be empty
   std::string version;
 };
 
-/// The page.
+/// Returns the report as an HTML page.
 std::string report_html(const Report& report);
 
-/// The page as a file that is complete or not there. "-" is standard output. Throws SystemError.
+/// Writes the page to a file, completely or not at all; `path` "-" is standard output. Throws
+/// SystemError where it cannot be written.
 void write_report(const Report& report, const std::string& path);
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted against measured, a point per row and a panel per quantity: both axes logarithmic, with
-// the line on which both agree and two that are 10 % off.
+// A section that draws predicted against measured values: one panel for each quantity, one point
+// for each row, on logarithmic axes, with the line on which both agree and the two lines that are
+// 10 % off.
 #pragma once
 
 #include "report/section.hpp"
@@ -10,18 +11,18 @@
 namespace penstock {
 
 struct ScatterPoint {
-  std::string name;  ///< of the row
+  std::string name;  ///< the name of the row
   double measured = 0, predicted = 0;
 };
 
 struct ScatterGroup {
-  std::string name;  ///< the class of its rows
+  std::string name;  ///< the class of the rows (column `class`)
   std::vector<ScatterPoint> points;
 };
 
 struct ScatterPanel {
   std::string quantity;  ///< "time of an iteration"
-  std::string unit;      ///< as of Column
+  std::string unit;      ///< as in Column (table_section.hpp)
   std::vector<ScatterGroup> groups;
 };
 
@@ -30,7 +31,8 @@ struct ScatterSection {
   std::vector<ScatterPanel> panels;
 };
 
-/// Points without two numbers above 0, which have no place on these axes, are left out.
+/// Returns the section as JSON text for `Report::sections`. Leaves out points of which a value is
+/// not above 0, as these have no place on logarithmic axes.
 std::string section_text(const ScatterSection& scatter);
 
 }  // namespace penstock

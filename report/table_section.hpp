@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table: sortable and paged. Also the rows under every other chart.
+// A section that is a table, which the page sorts and divides into pages. Every chart has such a
+// table, too.
 #pragma once
 
 #include "base/one_of.hpp"
@@ -10,29 +11,31 @@
 
 namespace penstock {
 
-using Cell = OneOf<std::monostate, double, std::string>;  ///< monostate, NaN: unknown
+using Cell = OneOf<std::monostate, double, std::string>;  ///< monostate and NaN mean "unknown"
 
 struct Column {
   std::string name;
-  /// "s", "bytes", "bytes/s" and "fraction" are shown with a prefix or as percent; others as
-  /// written. Empty: text, or a plain number.
+  /// The unit of its numbers. The page shows "s", "bytes" and "bytes/s" with a prefix, "fraction"
+  /// as percent, and other units as written. It is empty for text and for plain numbers.
   std::string unit = {};
 };
 
 struct TableSection {
   SectionText text;
   std::vector<Column> columns;
-  std::vector<std::vector<Cell>> rows;  ///< a cell per column
+  std::vector<std::vector<Cell>> rows;  ///< in each a cell for each column
 };
 
+/// Returns the section as JSON text for `Report::sections`.
 std::string section_text(const TableSection& table);
 
-/// The values of a column, row after row, in about the memory that their text takes: a number for
-/// each, or where any of them is a text, each text once.
+/// Keeps the values of a column, row after row, in about the memory that their text takes: as
+/// numbers, or, where any value is a text, as indices into the different texts.
 class ColumnValues {
  public:
   void add_cell(const Cell& cell);
-  /// As the page reads them: {all} where every row has the same, numbers, or {words, at}.
+  /// Returns them as the page reads them: {all} where every row has the same value, else a list of
+  /// numbers or {words, at}.
   Json json() const;
 
  private:

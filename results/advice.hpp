@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person can change to train faster, or to make it fit: the scenario again with other values
-// of its keys, on as many GPUs and with the same batch. All are looked at by the exact engine; the
-// most promising of each kind is then simulated as the scenario itself is (where links are shared a
-// simulation takes a hundred times as long).
+// "Would help?": which values of a scenario's keys would make it train faster, or fit, on as many
+// GPUs and with the same batch. The exact engine evaluates all candidates; the most promising of
+// each kind is then simulated as the scenario itself was (where links are shared a simulation takes
+// a hundred times as long).
 //
 //   split: balanced; ZeRO-1 and sequence parallelism; recompute; half and twice the microbatch size
 //   (with as many samples per update); half and twice the chunks; schedules that flush; tensor
@@ -18,25 +18,27 @@ namespace penstock {
 
 struct ChangesStudy {
   std::vector<Advice> found;
-  bool tried = false;              ///< were all changes looked at?
-  std::string incomplete_because;  ///< why not all were looked at, such as a lack of processes
+  bool tried = false;              ///< whether all changes were evaluated
+  std::string incomplete_because;  ///< why not all were evaluated, such as a lack of processes
 };
 
-/// The best two, of different kinds, best first; of a scenario that does not fit, those that do.
-/// None where nothing is better, where the run is perturbed, or where the budget affords none.
-/// `result` is today's. `allowed`: what may be advised; all, where there is none. `programs`: where
-/// to look for those that were made before.
+/// Returns the best two changes, of different kinds, best first; of a scenario that does not fit,
+/// changes that make it fit. Returns none where nothing is better, where the run is perturbed, or
+/// where the budget affords no candidate. `result` is that of `today`. `allowed` says which
+/// candidates may be advised (all, where it is empty). Programs are taken from `programs` where
+/// they were made before.
 ChangesStudy study_changes(const Simulation& today, const Result& result, AdviceBudget& budget,
                            const std::function<bool(const Scenario&)>& allowed = {},
                            ProgramCache* programs = nullptr);
-/// The same with a budget of its own.
+/// Returns the same within the usual budget.
 inline ChangesStudy study_changes(const Simulation& today, const Result& result,
                                   const std::function<bool(const Scenario&)>& allowed = {}) {
   AdviceBudget usual;
   return study_changes(today, result, usual, allowed);
 }
 
-/// Sets what would help and what to change, and says why that is not complete, where it is not.
+/// Sets `what_would_help` and `what_to_change` of the result, and `help_not_tried` where that is
+/// not complete.
 void add_help(const Simulation& today, Result& result, AdviceEffort effort = AdviceEffort::usual);
 
 }  // namespace penstock

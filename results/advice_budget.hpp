@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What advice may cost beside the run that it is about. It is counted in ops and not by a clock, so
-// that the same is tried on every machine: an op of the exact engine, with its memory, is the unit,
-// and one that `fluid` plays is taken to be kFluid of them (where replicas move in lockstep it is
-// far less).
+// The work that advice may take beside the run that it is about. It is counted in ops and not by a
+// clock, so that the same changes are tried on every machine. The unit is an op of the exact engine
+// with its memory; an op that `fluid` plays counts as kFluid of them (it takes far less where
+// replicas move in lockstep).
 #pragma once
 
 #include "results/simulation.hpp"
@@ -16,21 +16,22 @@ inline constexpr std::string_view kAdviceNames[] = {"none", "usual", "full"};
 
 class AdviceBudget {
  public:
-  /// `usual`: `share` of about a tenth of a second; `full`: without a limit.
+  /// Makes a budget: with `usual`, `share` times the work of about a tenth of a second; with
+  /// `full`, one without a limit; with `none`, one that affords nothing.
   explicit AdviceBudget(AdviceEffort effort = AdviceEffort::usual, double share = 1)
       : left_(effort == AdviceEffort::full    ? std::numeric_limits<double>::infinity()
               : effort == AdviceEffort::usual ? share * kUsual
                                               : 0) {}
 
-  /// Takes the work of one more run of so many ops, if there is so much left; else it counts as not
-  /// tried.
+  /// Takes the work of one more run of so many ops and returns true, if so much is left; otherwise
+  /// counts the run as not tried and returns false.
   bool afford(std::uint64_t ops, EngineChoice engine = EngineChoice::exact) {
     const bool affordable = work_of(ops, engine) + reserved_ <= left_;
     if (affordable) left_ -= work_of(ops, engine);
     ++(affordable ? tried_ : not_tried_);
     return affordable;
   }
-  /// Keeps the work of one such run for later, until it is released, where there is so much.
+  /// Sets the work of one such run aside until release(), if so much is left.
   void reserve(std::uint64_t ops, EngineChoice engine) {
     reserved_ = work_of(ops, engine) <= left_ ? work_of(ops, engine) : 0;
   }
@@ -40,7 +41,8 @@ class AdviceBudget {
 
  private:
   static constexpr double kUsual = 1'000'000;
-  static constexpr double kEach = 2'000;  ///< of reading the scenario anew, whatever its ops
+  static constexpr double kEach =
+      2'000;  ///< the work of reading the scenario anew, whatever its ops
   static constexpr double kFluid = 10;
 
   static double work_of(std::uint64_t ops, EngineChoice engine) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a prediction may be off: as far as predictions of measured runs like it were.
+// How far a prediction may be off: as far as predictions of measured runs of its kind were.
 //
-// docs/scoreboard.md predicts published runs again and says of each kind how far off the times
-// were. A job's kind is its software (stack), chip, number type, how layers are shared, how many
-// GPUs it takes and how fast their links are. Where a kind that was measured agrees in all of them,
-// its median error is what is to be expected. Where none does, nothing is promised: the nearest is
-// named with what is different, and where that is the chip or the software, also what was lost
-// where a stack was carried to another chip, and what predictions on the job's chip were off by.
-// Models given by their times have no such error: it is the times' own.
+// docs/scoreboard.md predicts published runs again and says for each kind how far off the times
+// were. A job's kind is its software (stack), its chip, its number type, how its layers are
+// divided, how many GPUs it takes and how fast their links are. Where a measured kind agrees in all
+// of these, its median error is expected. Where none agrees, no error is promised: the nearest kind
+// is named with what is different. Where that is the chip or the software, two errors more are
+// named: of stacks that were carried to another chip, and of predictions on the job's chip. Models
+// that are given by their times have no expected error, as theirs is the error of the times.
 #pragma once
 
 #include "base/json.hpp"
@@ -31,7 +31,7 @@ struct MeasuredRuns {
   double memory_median = 0, memory_p90 = 0;  ///< the same of the peak; 0: not measured
 };
 
-/// In the order in which they are preferred where several are as near.
+/// Returns all kinds; where several are equally near, the first is preferred.
 const std::vector<MeasuredRuns>& measured_runs();
 
 /// Returns the expected error of a job's time: `fraction` (median), `nine_of_ten`,
@@ -41,10 +41,11 @@ const std::vector<MeasuredRuns>& measured_runs();
 /// times.
 std::optional<Json> expected_error(const Scenario& scenario);
 
-/// Returns that as "How sure?" in lines of at most 120 columns, as all that tables say first.
+/// Returns an expected error as the lines of "How sure?", of at most 120 columns.
 std::string how_sure_text(const Json& error);
 
-/// Returns that as a sentence without a full stop: "± 2.8 % ..." or "unknown: no measured runs
+/// Returns an expected error as a sentence without a full stop: "± 2.8 % ..." or "unknown: no
+/// measured runs
 /// ...".
 std::string expected_error_text(const Json& error);
 

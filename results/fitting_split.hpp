@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `split: balanced` balances time. Where that does not fit, the nearest split that does: layers
-// leave the device that lacks the most memory, one after the other, for the least busy device that
-// has room for one more.
+// The split of layers nearest to the balanced one that fits the memory. `split: balanced` balances
+// time alone; where it does not fit, layers leave the device that lacks the most memory, one after
+// the other, for the least busy device that has room for one more.
 #pragma once
 
 #include "results/advice_budget.hpp"
@@ -16,12 +16,13 @@ namespace penstock {
 /// affords.
 std::optional<std::vector<int>> fitting_split(const Scenario& scenario, AdviceBudget& budget);
 
-/// The same as a scenario says it, "[18, 21, 21, 20]", where nobody listed the layers; else none.
-/// With `full` it takes as long as up to 64 runs.
+/// Returns that split as a scenario writes it, "[18, 21, 21, 20]"; none where the scenario lists
+/// its layers. With `full` it takes as long as up to 64 runs.
 std::optional<std::string> fitting_split_unless_listed(const Scenario& scenario,
                                                        AdviceEffort effort);
 
-/// Where nobody listed the layers and they do not fit: notes that split.
+/// Adds a note with that split to the result, where the scenario does not fit and does not list its
+/// layers.
 void note_fitting_split(const Scenario& scenario, Result& result,
                         AdviceEffort effort = AdviceEffort::usual);
 

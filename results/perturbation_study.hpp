@@ -7,8 +7,8 @@
 
 namespace penstock {
 
-/// Nothing for a scenario without perturbations. Throws InputError when the engine cannot represent
-/// the scenario.
+/// Returns the study, or none for a scenario without perturbations. Throws InputError when the
+/// engine cannot represent the scenario.
 std::optional<PerturbationStudy> study_perturbations(const Scenario& scenario, EngineChoice engine);
 
 }  // namespace penstock

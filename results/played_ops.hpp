@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many ops an engine is expected to play: `fluid` plays one of replicas that move in lockstep
+// How many ops an engine will play. Where replicas move in lockstep, `fluid` plays one of them
 // (sim/lockstep.hpp).
 #pragma once
 
@@ -7,6 +7,7 @@
 
 namespace penstock {
 
+/// Returns the number of ops that the engine plays of a scenario.
 inline std::uint64_t played_ops(const Scenario& s, EngineChoice engine) {
   const bool in_lockstep = engine != EngineChoice::exact && s.mesh.width.alike() &&
                            !s.mesh.divided && !s.schedule->asynchronous &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What would help: the scenario again with single changes, and the iteration time of each.
+// What would help: the iteration time of the scenario with one change at a time.
 //
 //   stage k computes 10 % faster     k: the stage with the most work; what its GPUs exchange stays
 //   links of twice the bandwidth     all of them; those within and between nodes by themselves
@@ -12,11 +12,11 @@
 
 namespace penstock {
 
-/// Simulates what was simulated again with each change that the budget affords, with `exact` where
-/// that is valid, else with `fluid`. `programs`: where to look for those that were made before.
+/// Simulates the run again with each change that the budget affords, by `exact` where that is
+/// valid, else by `fluid`. Programs are taken from `programs` where they were made before.
 Sensitivities study_sensitivities(const Simulation& today, AdviceBudget& budget,
                                   ProgramCache* programs = nullptr);
-/// The same with a budget of its own.
+/// Returns the same within the usual budget.
 inline Sensitivities study_sensitivities(const Simulation& today) {
   AdviceBudget usual;
   return study_sensitivities(today, usual);
