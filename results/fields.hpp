@@ -28,47 +28,50 @@ enum class Unit : std::uint8_t {
 inline constexpr std::string_view kUnitNames[] = {
     "", "", "s", "bytes", "fraction", "samples/s", "microbatches/s", "tokens/s", "TFLOP/s"};
 
-/// How a sweep shows a field; one of devices is the most that any has.
+/// How a sweep shows a field. Of a field of devices it shows the largest value of any device.
 struct ShownInSweeps {
-  int place = -1;  ///< of its columns; none: -1. Files are continued: new ones go last
-  int usual = 0;   ///< among the columns that its table shows unasked; 0: not there
-  std::string_view header = {};  ///< what the table calls it then
-  std::string_view label = {};   ///< what its page calls it; none: the name without the unit
+  int place = -1;  ///< its place among the columns; -1: it is no column. New ones go last, as files
+                   ///< are continued
+  int usual =
+      0;  ///< its place among the columns that the table shows unasked; 0: it is not among them
+  std::string_view header = {};  ///< its name in the table
+  std::string_view label = {};   ///< its name on the page; empty: the field's name without the unit
   bool higher_is_better = false;
-  bool setting = false;  ///< says what a point is, not what became of it
+  bool setting = false;  ///< whether it says what a point is, rather than what came of it
 };
 
-/// A field of what `Of` says. Its value may be none: a number is null then, a Json left out.
+/// A field of an `Of`. A value may be none: a number is null then, and a Json is left out.
 template <class Of>
 struct Field {
-  /// `Get` takes an Of, or what a Summary has of that.
+  /// Makes a field whose value `Get` computes from an Of, or from a part of a Summary.
   template <class Get>
   Field(std::string_view name_, Unit unit_, Get, std::string_view meaning_,
         ShownInSweeps column_ = {});
 
   std::string_view name;
   Unit unit;
-  std::string_view meaning;  ///< Markdown, one line
-  std::string_view type;     ///< of its JSON: boolean, integer, number, string; else any
-  bool nullable = false;     ///< may be null
+  std::string_view meaning;  ///< one line of Markdown
+  std::string_view type;     ///< the type in JSON: boolean, integer, number, string; else any
+  bool nullable = false;     ///< whether it may be null
   ShownInSweeps column;
   std::optional<Json> (*value)(const Of&);
-  double (*number)(const Of&) = nullptr;  ///< the same, NaN for none; null: the field is no number
-  bool before_run = false;                ///< follows from the scenario
-  bool of_rates = false;                  ///< is one of Rates
+  double (*number)(const Of&) =
+      nullptr;              ///< the value, NaN for none; null where the field is no number
+  bool before_run = false;  ///< whether it follows from the scenario alone
+  bool of_rates = false;    ///< whether it is a field of Rates
 };
 
-/// What the fields of a whole result are read from. Fields that follow from the scenario need no
-/// more.
+/// What the fields of a whole result are read from. Fields that follow from the scenario alone need
+/// nothing else.
 struct Summary {
   const Scenario& scenario;
   const Simulation* simulation = nullptr;
   const Result* result = nullptr;
-  bool reproducible = false;  ///< without what varies between runs
+  bool reproducible = false;  ///< whether what varies between runs is left out
   const Rates* rates = result;
 };
 
-/// Of the scenario's device time.
+/// Communication of one dimension, and the device time of the run that it is a share of.
 struct DimensionShare {
   const Communication& communication;
   double device_s;
@@ -79,36 +82,37 @@ struct PathPart {
   const PathSegment& segment;
 };
 
-// In the order of JSON.
+// Both lists are in the order of JSON.
 const std::vector<Field<Summary>>& result_fields();
 const std::vector<Field<DeviceResult>>& device_fields();
 
+/// Returns a result as JSON.
 Json to_json(const Summary& summary);
 
-/// All fields as the tables of docs/metrics.md.
+/// Returns all fields as the tables of docs/metrics.md.
 std::string fields_as_markdown();
 
-/// A number of a sweep's rows.
+/// A number that a sweep can show for each of its points.
 struct Measure {
   std::string name;
   Unit unit;
   ShownInSweeps column;
   const Field<Summary>* of_result;
-  const Field<DeviceResult>* of_device;  ///< null: of the result
+  const Field<DeviceResult>* of_device;  ///< null where it is a field of the result
 
   bool before_run() const { return of_device == nullptr && of_result->before_run; }
-  /// NaN where there is none.
+  /// Returns the number of a result, NaN where there is none.
   double value(const Summary& summary) const;
 };
-/// In the order of their columns.
+/// Returns all numbers, in the order of their columns.
 const std::vector<Measure>& measures();
-/// Null: there is none of that name.
+/// Returns the number of a name, or null where there is none.
 const Measure* find_measure(std::string_view name);
 
-/// Replicas, as a number where all stages have as many.
+/// Returns the replicas of the stages: a number where all have as many, else a list.
 Json width_json(const std::vector<int>& widths);
 
-/// Of a link of the simulation's traffic.
+/// Returns the name of a link of the simulation's traffic.
 const std::string& link_name(const Simulation& simulation, int link);
 
 template <class T>
@@ -116,14 +120,14 @@ Json nullable(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-/// Of an object that was read: none where there is no number.
+/// Returns the number of a key of an object that was read, or none.
 inline std::optional<double> number_in(const Json& object, std::string_view key) {
   const Json* const found = object.find(key);
   if (found == nullptr || !found->is_number()) return std::nullopt;
   return found->get<double>() + 0.0;  // of -0, too
 }
 
-/// What `one` makes of each item.
+/// Returns a list of what `one` makes of each item.
 template <class Items, class F>
 Json list(const Items& items, F&& one) {
   Json out = Json::array();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffered output to a plain or gzip file that is complete or not there: bytes go to a file without
-// a name in the target's folder (where the file system has none, to a temporary one), which takes
-// the target's name at `close`. So nothing is left of a process that was killed.
+// Buffered output to a plain or gzip file that is there completely or not at all. Bytes go to a
+// file without a name in the target's folder (where the file system has no such files, to a
+// temporary file), which takes the target's name at `close`, so a process that is killed leaves
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace penstock {
 
 class ByteSink {
  public:
-  /// Compresses when `path` ends in `.gz`. "-" is standard output. Throws SystemError, and
-  /// OverwrittenInput where this run has read that file.
+  /// Opens a file, compressed when `path` ends in `.gz`; "-" is standard output. Throws
+  /// SystemError, and OverwrittenInput where this run has read that file.
   explicit ByteSink(const std::string& path);
-  ~ByteSink();  ///< without `close`: removes what was written
+  ~ByteSink();  ///< removes what was written, unless it was closed
   ByteSink(const ByteSink&) = delete;
   ByteSink& operator=(const ByteSink&) = delete;
 
@@ -30,7 +31,7 @@ class ByteSink {
   }
   void put(char c) { put(std::string_view(&c, 1)); }
   void put_integer(std::int64_t value);
-  /// Nanoseconds as microseconds with three decimals, the unit of Chrome traces.
+  /// Puts nanoseconds as microseconds with three decimals, the unit of Chrome traces.
   void put_us(std::int64_t ns);
 
   /// Flushes and gives the file its name. Throws SystemError.
@@ -47,19 +48,20 @@ class ByteSink {
   std::size_t used_ = 0;
 };
 
-/// Returns the whole of a plain or gzip file, which this run does not write then. Throws
-/// SystemError; also where it would become more than a hundred times as large as it is, and larger
-/// than `least_limit`: nothing of ours does.
+/// Returns the content of a plain or gzip file, and notes that this run must not write it. Throws
+/// SystemError; also where the content is larger than `least_limit` and more than a hundred times
+/// as large as the file, which no file of ours is.
 std::string read_file(const std::string& path, std::int64_t least_limit = std::int64_t{256} << 20);
 
-/// Returns what an earlier run wrote to a file that this one goes on with.
+/// Returns the content of a file that an earlier run wrote and this one continues. Throws
+/// SystemError.
 std::string read_back(const std::string& path, std::int64_t least_limit = std::int64_t{256} << 20);
 
-/// Writes a whole file; it is complete or not there. "-" is standard output. Throws SystemError,
-/// and OverwrittenInput where this run has read it.
+/// Writes a file, completely or not at all; "-" is standard output. Throws SystemError, and
+/// OverwrittenInput where this run has read it.
 void write_file(const std::string& path, std::string_view content);
 
-/// Several, by their paths, or none of them.
+/// Writes several files, given as path and content, or none of them. Throws as write_file does.
 void write_files(const std::vector<std::pair<std::string, std::string_view>>& files);
 
 }  // namespace penstock

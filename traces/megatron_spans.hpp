@@ -19,11 +19,12 @@
 
 namespace penstock {
 
-/// Does a file's text begin as exported spans do?
+/// Returns whether a file's text begins as exported spans do.
 bool is_spans(std::string_view text);
 
-/// Without schedule, transfers and scenario, which spans do not name. Throws InputError with
-/// everything that is wrong with the file; `origin` names it.
+/// Returns the recording of these spans, without schedule, transfers and scenario, which spans do
+/// not name. Throws InputError with everything that is wrong with the file, which it calls
+/// `origin`.
 Recording recording_of_spans(const std::string& text, const std::string& origin);
 
 }  // namespace penstock

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device over time, by owner, from a Timeline and the stages' costs.
-//
-// Who holds what from when until when: program/holdings.hpp.
+// Computes the memory of a device over time, by owner, from a Timeline and the stages' costs.
+// program/holdings.hpp says who holds which bytes from when until when.
 #pragma once
 
 #include "program/dependencies.hpp"
@@ -21,9 +20,10 @@ struct MemoryUse {
 };
 
 struct MemoryPeak {
-  MemoryUse use;  ///< at the peak
+  MemoryUse use;  ///< the bytes at the peak, by owner
   double at_s = 0;
-  std::uint32_t op = kNoOp;  ///< the op whose allocation made it; kNoOp: what is always there
+  std::uint32_t op =
+      kNoOp;  ///< the op whose allocation made the peak; kNoOp: it is there from the start
 };
 
 /// What the memory of a device depends on.
@@ -31,16 +31,19 @@ struct MemoryInput {
   const OpLists& ops;
   const DependencyTable& table;
   const Timeline& timeline;
-  const std::vector<StageCosts>& costs;             ///< per virtual stage
-  const std::vector<std::uint32_t>& more_versions;  ///< per virtual stage: held beyond the live one
-  /// Per virtual stage: GPUs that hold a part of each message; empty: one that holds all of it.
+  const std::vector<StageCosts>& costs;  ///< one entry per virtual stage
+  const std::vector<std::uint32_t>&
+      more_versions;  ///< per virtual stage, weight versions beyond the live one
+  /// Per virtual stage, the number of GPUs that each hold a part of a message; empty: each holds
+  /// all of it.
   std::vector<int> parts{};
 };
 
 /// Calls `sample(time_s, use)` once at the start and after every instant that changed something.
 using MemorySample = std::function<void(double time_s, const MemoryUse& use)>;
 
-/// The peak of one device; `sample` may be empty. O(n log n) in the device's ops.
+/// Returns the peak of one device, and calls `sample` (may be empty) over time. Takes O(n log n) in
+/// the device's ops.
 MemoryPeak memory_over_time(const MemoryInput& input, int device, const MemorySample& sample = {});
 
 }  // namespace penstock

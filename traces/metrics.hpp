@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a Timeline amounts to: busy and idle time, the cause of every idle gap, the critical path.
+// Metrics of a Timeline: busy and idle time, the cause of every idle gap, the critical path.
 //
 // Each idle gap of a device has one cause per instant: before its first op = warmup; its message is
 // in flight (or its own send holds it) = transfer_wait; the peer has not finished the op =
@@ -30,7 +30,7 @@ struct TimeWindow {
   bool shows(double start_s, double end_s) const { return end_s >= from_s && start_s <= to_s; }
 };
 
-/// What the metrics look at.
+/// What metrics are computed from: a run and its times.
 struct TimelineView {
   const Program& program;
   const DependencyTable& table;
@@ -41,8 +41,9 @@ struct TimelineView {
 struct Gap {
   Span span;
   Cause cause;
-  std::uint32_t op;               ///< the op that the device waits to start; kNoOp: drain
-  std::uint32_t message = kNoOp;  ///< transfer_wait: the receiver of the message in flight
+  std::uint32_t op;  ///< the op that the device waits to start; kNoOp in the drain
+  std::uint32_t message =
+      kNoOp;  ///< with transfer_wait, the op that receives the message in flight
 };
 
 /// Calls `report` for every gap of a device, in order.
@@ -51,37 +52,41 @@ void for_each_gap(const TimelineView& view, int device,
 
 struct DeviceMetrics {
   double busy_s = 0;        ///< compute, recomputation and optimizer steps
-  double stage_time_s = 0;  ///< first start to last end of its ops
+  double stage_time_s = 0;  ///< from the first start to the last end of its ops
   std::array<double, kCauses> idle_s{};
 };
+/// Returns the busy and idle time of a device.
 DeviceMetrics device_metrics(const TimelineView& view, int device);
 
-/// A stretch of the critical path: consecutive ops of one device, one message, one all-reduce;
-/// `wait` only in measured timelines, where an op may start later than anything it waited for.
+/// A stretch of the critical path: consecutive ops of one device, one message, or one all-reduce.
+/// Only measured timelines have `wait`, as an op may start later there than anything that it waited
+/// for.
 struct PathSegment {
   enum class Kind : std::uint8_t { compute, transfer, reduction, wait } kind;
-  int device;  ///< of the ops; of the receiver for a message
+  int device;  ///< the device of the ops, or that of the receiver of a message
   std::uint32_t first, last;
   double start_s, end_s;
-  double contended_s = 0;  ///< part of it that links of its own would have saved
-  int link = -1;           ///< where that was lost; -1: nowhere, or unknown
+  double contended_s = 0;  ///< the part of it that links of its own would save
+  int link = -1;           ///< the link on which most of that was lost; -1: none, or unknown
 };
 inline constexpr std::string_view kPathKindNames[] = {"compute", "transfer", "reduction", "wait"};
 
-/// A part of a gradient reduction: it can start when `ready` of the time of its stage's last
-/// backward has passed on every replica, and takes `seconds` where nothing else uses its links.
+/// A part of a gradient reduction. It can start when the share `ready` of the time of its stage's
+/// last backward has passed on every replica, and takes `seconds` while nothing else uses its
+/// links.
 struct ReductionPart {
   double ready = 1;
   double seconds = 0;
   std::uint16_t stage = GradientBucket::kAllStages;
 };
-/// By replica group of Barriers.
+/// The parts of the reduction of each replica group.
 using ReductionParts = std::vector<std::vector<ReductionPart>>;
 
-/// The chain of ops, messages and reductions, each starting when the one before ends, that ends
-/// with the last op of the run; in order of time. It enters a reduction at the part from which on
-/// there was no pause, and leaves the op that this part waited for where it was ready. Without
-/// `parts` a reduction has one, after the last backward. `contended_s` is set for reductions.
+/// Returns the critical path in order of time: the chain of ops, messages and reductions, each of
+/// which starts when the one before ends, up to the last op of the run. It enters a reduction at
+/// the part after which there was no pause, and leaves the op that this part waited for at the time
+/// at which the part was ready. Without `parts` a reduction is one part after the last backward.
+/// `contended_s` is set for reductions alone.
 std::vector<PathSegment> critical_path(const TimelineView& view, const ReductionParts& parts = {});
 
 }  // namespace penstock

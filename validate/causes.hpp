@@ -27,7 +27,7 @@ struct Causes {
   double wait_s = 0;
   double launch_overhead_s = 0;
   double rest_s = 0;
-  /// Links are shared: the replay takes every channel's median message time instead.
+  /// Whether links are shared; the replay then uses every channel's median message time.
   bool links_shared = false;
 
   double sum_s() const {
@@ -35,7 +35,7 @@ struct Causes {
   }
 };
 
-/// `predicted_s` and `measured_s` are the iteration times compared.
+/// Returns the causes of the difference between the iteration times `predicted_s` and `measured_s`.
 Causes attribute_error(const SimulationInput& input, const Timeline& predicted,
                        std::span<const RecordedTimeline> runs, double predicted_s,
                        double measured_s);

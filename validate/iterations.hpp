@@ -12,11 +12,12 @@
 
 namespace penstock {
 
-/// The steady state without what of it is warm-up in runs of machines.
+/// Returns the updates that are compared: the steady state without the warm-up that runs of
+/// machines have.
 SteadyUpdates compared_updates(const Program& program);
 
-/// Seconds per update, a sample every `steady.step` updates; updates that are not whole are left
-/// out.
+/// Returns the seconds per update, a sample for every `steady.step` updates, without incomplete
+/// updates.
 std::vector<double> iteration_samples(const Program& program, const Timeline& timeline,
                                       const SteadyUpdates& steady);
 

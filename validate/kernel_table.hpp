@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of measured kernels, one a row: its shape, its device and how long it took on the GPU.
-// Each is predicted as its device's file of kernel times says (models/kernels/kernel_times.hpp).
+// Tables of measured kernels. A row has a kernel's shape, its device and how long it took on the
+// GPU; it is predicted by its device's file of kernel times (models/kernels/kernel_times.hpp).
 // Columns, in any order (`device` may stand for `gpu`; others are ignored):
 //
 //   products      gpu, dtype, m, n, k, latency_us           fp8: with amax and cast of A before it
@@ -18,11 +18,12 @@
 
 namespace penstock {
 
-/// Does a header name all columns of one of these tables?
+/// Returns whether a header names all columns of one of these tables.
 bool is_kernel_table(const std::vector<std::string>& columns);
 
-/// Predicts every row; those that cannot be predicted are noted, by their reason, and left out.
-/// Throws InputError with everything that is wrong, or the reasons where no row is left.
+/// Returns every row with its prediction. Rows that cannot be predicted are left out, and noted
+/// with the reason. Throws InputError with everything that is wrong, or with the reasons where no
+/// row is left.
 MeasuredReport kernels_report(const std::string& text, const std::string& origin);
 
 }  // namespace penstock

@@ -14,10 +14,10 @@
 namespace penstock {
 
 struct FitOptions {
-  double scale = 0.01;  ///< c: residuals beyond it count less than squared
+  double scale = 0.01;  ///< c, the residual beyond which the loss grows linearly
   double prior = 0.003;
-  int steps = 20;      ///< at most
-  double gain = 1e-5;  ///< stops where a step gains less of the sum
+  int steps = 20;      ///< the most steps
+  double gain = 1e-5;  ///< the share of the sum that a step must gain for another one to follow
 };
 
 struct FitRange {
@@ -26,17 +26,18 @@ struct FitRange {
 
 using Residuals = std::function<std::vector<double>(const std::vector<double>& parameters)>;
 
-/// The parameters at the minimum found from `first` (within the ranges); deterministic.
+/// Returns the parameters at the minimum that is found from `first`, within the ranges. The same
+/// arguments give the same parameters.
 std::vector<double> fit_least_squares(const Residuals& residuals,
                                       const std::vector<FitRange>& ranges,
                                       std::vector<double> first, const FitOptions& options);
 
-/// Of each parameter, the standard deviation of its logarithm that the residuals there leave;
-/// infinite where they tell it only together with others.
+/// Returns for each parameter the standard deviation of its logarithm, as the residuals at
+/// `parameters` leave it; infinite where they determine it only together with others.
 std::vector<double> fit_spread(const Residuals& residuals, const std::vector<double>& parameters);
 
-/// A part (0 ... parts-1) for each of `count` rows: equally many in each, shuffled by the seed; the
-/// same on every machine.
+/// Returns a part (0 ... parts-1) for each of `count` rows, with equally many rows in each part,
+/// shuffled by the seed in the same way on every machine.
 std::vector<int> random_parts(std::size_t count, int parts, std::uint64_t seed);
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `penstock validate` is given: a file, or the recordings and tables of measurements in a
-// folder, which holds other files, too.
+// Finds what `penstock validate` is given: a file, or the recordings and tables of measurements in
+// a folder, which may hold other files, too.
 #pragma once
 
 #include "base/output_file.hpp"
@@ -13,12 +13,14 @@ struct MeasuredFile {
   MeasuredFormat format;
 };
 
-/// Files of a folder that are refused are said and left out; one that was named is an error.
+/// Counts the files of a folder that were refused, and says why. A file that was named itself is an
+/// error.
 class LeftOut {
  public:
   explicit LeftOut(bool folder) : folder_(folder) {}
 
-  /// Has `work` been done?
+  /// Does `work` and returns true; where a folder's file is refused meanwhile, says why and returns
+  /// false.
   template <class Work>
   bool unless_refused(const Work& work) {
     try {
@@ -44,18 +46,18 @@ class LeftOut {
   std::size_t count_ = 0;
 };
 
-/// The file itself, or the recordings and tables in a folder and those below it, sorted. `form`: as
-/// RowOptions'. Throws InputError.
+/// Returns the file itself, or the recordings and tables in a folder and the folders below it,
+/// sorted. `form` is RowOptions::form. Throws InputError.
 std::vector<MeasuredFile> measured_files(const std::string& path, const std::string& form,
                                          LeftOut& left_out);
 
-/// Of the tables among these files of `path`, each predicted.
+/// Returns the predictions of the tables among these files, which were found at `path`.
 std::vector<MeasuredReport> measured_reports(const std::vector<MeasuredFile>& files,
                                              const std::string& path, const RowOptions& options,
                                              LeftOut& left_out);
 
-/// All rows of a table, of a configuration, or of those in a folder and below it. Throws
-/// InputError.
+/// Returns all rows of a table, of a configuration, or of all of these in a folder and below it.
+/// Throws InputError.
 std::vector<RunRow> rows_in(const std::string& path, const RowOptions& options);
 
 }  // namespace penstock

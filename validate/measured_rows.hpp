@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published measurements: tables in which somebody states how long an iteration took (and how much
-// memory it used) for each of many configurations, beside what is predicted for them.
+// Published measurements beside predictions: tables that state, for many configurations, how long
+// an iteration took and how much memory it used.
 //
-// One report per file. A prediction has parameters; those that were fitted on measured rows are
-// listed with the result, and the rows they were fitted on are marked: their errors say how well
-// the model can be bent to them, only the others' how well it predicts.
+// There is one report per file. Parameters of the prediction that were fitted on measured rows are
+// listed with the result, and these rows are marked: the errors of fitted rows say how well the
+// model can be fitted, and only those of the other rows how well it predicts.
 #pragma once
 
 #include "base/statistics.hpp"
@@ -18,17 +18,18 @@
 
 namespace penstock {
 
-/// One configuration, measured and predicted. What was not measured is left out.
+/// One configuration, measured and predicted. Values that were not measured are none.
 struct MeasuredRowResult {
   std::string name;        ///< the configuration, and its line where rows have no name of their own
-  int pipeline_depth = 1;  ///< the error is counted under it in `time_by_pp`; 0: it has none
-  std::optional<double> measured_s, predicted_s;                ///< of an iteration
-  std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< peak of the fullest device
+  int pipeline_depth = 1;  ///< the depth under which `time_by_pp` counts the error; 0: none
+  std::optional<double> measured_s, predicted_s;                ///< the time of an iteration
+  std::optional<std::int64_t> measured_bytes, predicted_bytes;  ///< the peak of the fullest device
   bool fitted = false;  ///< a parameter of the prediction was fitted on this row
-  std::optional<bool> finished = {}, predicted_finished = {};  ///< did it run; does it fit
-  std::string row_class = {};  ///< as the table calls it; may be empty
+  std::optional<bool> finished = {}, predicted_finished = {};  ///< whether it ran; whether it fits
+  std::string row_class = {};  ///< the class that the table states; may be empty
 
-  std::optional<double> error() const;  ///< of the time
+  /// Returns the error of the time, and that of the memory: (predicted - measured) / measured.
+  std::optional<double> error() const;
   std::optional<double> memory_error() const;
 };
 
@@ -53,10 +54,11 @@ struct MeasuredReport {
   std::size_t left_out = 0;  ///< rows that should have been predicted and could not; notes say why
 };
 
-/// Of runs that are known to have finished or not, which of them were said to fit the memory.
+/// How many runs that finished or ran out of memory were predicted to fit or not.
 struct FinishSummary {
-  std::size_t finished = 0, stopped = 0;     ///< measured
-  std::size_t false_alarms = 0, missed = 0;  ///< finished but said not to fit; the other way round
+  std::size_t finished = 0, stopped = 0;  ///< runs that did, and did not, finish
+  std::size_t false_alarms = 0;           ///< runs that finished but were predicted not to fit
+  std::size_t missed = 0;                 ///< runs that did not finish but were predicted to fit
   std::size_t count() const { return finished + stopped; }
   std::size_t right() const { return count() - false_alarms - missed; }
 };
@@ -68,28 +70,28 @@ enum class RowChoice { predicted, fitted, all };
 struct MeasuredSummary {
   ErrorSummary time, memory;
   std::map<int, ErrorSummary> time_by_depth;
-  std::map<std::string, ErrorSummary> time_by_class;  ///< of rows that have one
-  ErrorSummary time_of_pipelines;                     ///< rows of depth > 1
+  std::map<std::string, ErrorSummary> time_by_class;  ///< over the rows that have a class
+  ErrorSummary time_of_pipelines;                     ///< over the rows of depth > 1
 };
 MeasuredSummary summarize(const MeasuredReport& report, RowChoice choice);
 
-/// What a file that `penstock validate` is given holds.
+/// What a file for `penstock validate` holds.
 enum class MeasuredFormat {
-  recording,  ///< of our own runs (traces/recording.hpp)
+  recording,  ///< a recording of our own runs (traces/recording.hpp)
   sailor,     ///< JSON of Sailor: one configuration with times and memory
-  runs,       ///< training runs, a scenario per row (validate/run_table.hpp)
-  kernels,    ///< kernels, a shape per row (validate/kernel_table.hpp)
-  predicted,  ///< CSV of rows that somebody predicted (`parse_predicted_rows`)
+  runs,       ///< a table of training runs, a scenario per row (validate/run_table.hpp)
+  kernels,    ///< a table of kernels, a shape per row (validate/kernel_table.hpp)
+  predicted,  ///< CSV of rows that were predicted elsewhere (`parse_predicted_rows`)
   unknown
 };
 
-/// Rows that were predicted elsewhere, by another tool or by fits that had not seen them: columns
-/// name, measured_s, predicted_s, [depth, class, measured_bytes, predicted_bytes], which are among
-/// those of `penstock validate --format csv`. Empty cells are unknown. Throws InputError with
+/// Returns rows that were predicted elsewhere, by another tool or by fits that had not seen them.
+/// The columns name, measured_s, predicted_s, [depth, class, measured_bytes, predicted_bytes] are
+/// among those of `penstock validate --format csv`; empty cells are unknown. Throws InputError with
 /// everything that is wrong.
 MeasuredReport parse_predicted_rows(const std::string& text, const std::string& origin);
 
-/// Tells by name and content. `text` may be the file's beginning alone.
+/// Returns what a file holds, by its name and content. `text` may be the beginning of the content.
 MeasuredFormat measured_format(std::string_view path, std::string_view text);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what was measured to what a scenario uses: fits, and the profile as YAML.
+// Fits a profile, which scenarios use, to what was measured, and writes it as YAML.
 //
 // A layer is the slope and the overhead the intercept of a middle stage's time over its layers; the
 // embedding and the LM head are what a first and a last stage take beyond that. Latency and
@@ -20,16 +20,16 @@
 
 namespace penstock {
 
-/// A spread of repeated times, (p95 - p5) / median, above which the machine did other work, too:
-/// such a median may be off by more than any prediction should.
+/// The spread of repeated times, (p95 - p5) / median, above which the machine must have done other
+/// work, too. Such a median may be off by more than a prediction should be.
 inline constexpr double kBusySpread = 0.5;
 
 struct Profile {
-  std::vector<std::pair<std::string, std::string>> machine;  ///< facts, as text
+  std::vector<std::pair<std::string, std::string>> machine;  ///< names and values of facts
   TransformerSpec model;
   struct Row {
     ProfileRow costs;
-    std::string note;  ///< samples, spread, how well the fit holds
+    std::string note;  ///< the number of samples, their spread, and how well the fit holds
   };
   std::vector<Row> rows;
   struct Step {

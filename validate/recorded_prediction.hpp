@@ -7,11 +7,12 @@
 
 namespace penstock {
 
-/// Stays where it was made: a simulation points into itself.
+/// A recording and the simulation of its scenario. It cannot be moved, as a simulation points into
+/// itself.
 class RecordedPrediction {
  public:
-  /// `scenario`: its file; empty: the recording's own. Throws InputError when the two are not the
-  /// same run.
+  /// Reads the recording at `path` and simulates the scenario of a file, or, where `scenario` is
+  /// empty, the recording's own. Throws InputError when the two are not of the same run.
   RecordedPrediction(const std::string& path, const std::string& scenario,
                      const std::vector<Override>& changes, EngineChoice engine);
   RecordedPrediction(const RecordedPrediction&) = delete;
@@ -21,7 +22,7 @@ class RecordedPrediction {
     return {simulated_, *simulation.timeline, memory_, recording, runs_};
   }
   Validation validation() const;
-  /// Both as one Chrome trace; of the recording, its first run. Throws SystemError.
+  /// Writes the prediction and the first recorded run as one Chrome trace. Throws SystemError.
   void write_trace(const std::string& path, const std::string& version) const;
 
   const Recording recording;

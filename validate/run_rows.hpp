@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of training runs (validate/run_table.hpp): every row as a scenario, predicted by what
-// `simulate` uses, beside what was measured.
+// Predicts the rows of a table of training runs (validate/run_table.hpp), each as a scenario, by
+// what `simulate` uses, beside what was measured.
 #pragma once
 
 #include "results/simulation.hpp"
@@ -9,19 +9,20 @@
 
 namespace penstock {
 
-/// How rows are predicted, and what their files do not say.
+/// How rows are predicted, and facts that their files do not state.
 struct RowOptions {
-  std::vector<Override> changes;  ///< of each of their scenarios
+  std::vector<Override> changes;  ///< changes of every row's scenario
   EngineChoice engine = EngineChoice::automatic;
-  std::string form;             ///< that the file is named as (`--as`); empty: its own
-  std::string profiles, model;  ///< of Sailor's data; empty: looked for (validate/sailor_runs.py)
+  std::string form;  ///< the form that `--as` names; empty: the file's own
+  std::string profiles,
+      model;  ///< those of Sailor's data; empty: they are looked for (validate/sailor_runs.py)
 };
 
 /// Returns what `simulate` says of a row's scenario, beside what was measured.
 MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine);
 
-/// Predicts every row of this file or folder; those whose scenario is refused are noted and left
-/// out. Throws InputError when that are all.
+/// Returns every row of this file or folder with its prediction. Rows whose scenario is refused are
+/// noted and left out. Throws InputError when all are refused.
 MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& path,
                            const RowOptions& options);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Published training runs as a table, one per line: the shape of a model, how it was divided, how
-// long an iteration took and how much memory it needed. A row is a *scenario plus what was
-// measured*: `scenario_text` writes it as a person would, and what `simulate` says of that text is
-// the prediction.
+// long an iteration took and how much memory it needed. A row is a scenario and what was measured.
+// Its scenario is written as a person would write it, and what `simulate` says of that text is the
+// prediction.
 //
 // Columns (others are named and ignored; those in brackets may be missing or empty): id, model,
 // [family], layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,

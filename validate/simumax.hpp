@@ -13,11 +13,11 @@
 
 namespace penstock {
 
-/// Is this text JSON of that kind?
+/// Returns whether this text is JSON of that kind.
 bool is_simumax(std::string_view text);
 
-/// Its rows; microbatches of one sequence, of 4,096 tokens unless the case says otherwise, and
-/// ZeRO-1 are assumed. Throws InputError.
+/// Returns its rows as a table of runs. Microbatches of one sequence (of 4,096 tokens unless the
+/// case says otherwise) and ZeRO-1 are assumed. Throws InputError.
 CsvTable simumax_as_runs(const std::string& text, const std::string& origin);
 
 }  // namespace penstock

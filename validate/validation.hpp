@@ -20,16 +20,16 @@ namespace penstock {
 struct ValidationInput {
   const SimulationInput& simulation;
   const Timeline& predicted;
-  const std::vector<MemoryPeak>& predicted_memory;  ///< per device
+  const std::vector<MemoryPeak>& predicted_memory;  ///< one entry per device
   const Recording& recording;
-  const std::vector<RecordedTimeline>& runs;  ///< of the recording's runs, in order
+  const std::vector<RecordedTimeline>& runs;  ///< the recording's runs, in order
 };
 
 struct IterationTimes {
-  std::optional<double> predicted_s, measured_s;  ///< medians; none: not one whole iteration
+  std::optional<double> predicted_s, measured_s;  ///< medians; none without a whole iteration
   std::optional<double> error;
-  Spread spread;                    ///< of the measured iterations, over all runs
-  std::vector<double> run_medians;  ///< one per run that has a whole iteration
+  Spread spread;                    ///< the spread of the measured iterations of all runs
+  std::vector<double> run_medians;  ///< the median of each run that has a whole iteration
   std::size_t samples = 0;
   SteadyUpdates steady;
 };
@@ -37,11 +37,11 @@ struct IterationTimes {
 /// Ops of one kind, or messages (SEND_F, SEND_B), over all stages or of one.
 struct KindRow {
   std::string kind;
-  int stage = -1;         ///< -1: all
-  std::size_t count = 0;  ///< measured, over all runs
+  int stage = -1;         ///< -1: all stages
+  std::size_t count = 0;  ///< how many were measured, over all runs
   double predicted_mean_s = 0, predicted_median_s = 0;
   Spread measured;
-  std::optional<double> error;  ///< of the medians
+  std::optional<double> error;  ///< the error of the medians
 };
 
 struct DeviceRow {
@@ -50,7 +50,7 @@ struct DeviceRow {
   double measured_busy_s = 0, measured_idle_s = 0;  ///< means over the runs
   std::optional<double> busy_error;
   MemoryUse predicted_memory;
-  std::optional<MemoryUse> measured_memory;  ///< of the run with the highest peak
+  std::optional<MemoryUse> measured_memory;  ///< that of the run with the highest peak
   std::optional<std::int64_t> allocator_peak_bytes;
   std::optional<double> memory_error;
 };
@@ -59,7 +59,7 @@ struct DeviceRow {
 struct OrderDifference {
   std::size_t run;
   int device;
-  std::size_t position;  ///< in the device's list
+  std::size_t position;  ///< the place in the device's list of ops
   Op expected, measured;
 };
 
@@ -67,34 +67,36 @@ struct Validation {
   std::string name;
   int depth = 0;
   IterationTimes iteration;
-  std::optional<Causes> causes;  ///< none: no whole iteration
-  /// Of the iteration time predicted with the run's own median op times instead of calibrated ones:
-  /// what the schedule, its messages and its launches are wrong by.
+  std::optional<Causes> causes;  ///< none without a whole iteration
+  /// The error of the iteration time that is predicted with the run's own median op times instead
+  /// of calibrated ones: the error of schedule, messages and launches.
   std::optional<double> own_ops_error;
-  std::vector<KindRow> kinds;   ///< over all stages
-  std::vector<KindRow> stages;  ///< per stage and kind
+  std::vector<KindRow> kinds;   ///< a row per kind, over all stages
+  std::vector<KindRow> stages;  ///< a row per stage and kind
   std::vector<DeviceRow> devices;
-  /// Peak of the fullest device, as predicted and as measured; none: not recorded.
+  /// The peak of the fullest device, as predicted and as measured; none where it was not recorded.
   std::optional<std::int64_t> predicted_bytes, measured_bytes;
   std::optional<double> memory_error;
-  std::vector<OrderDifference> order_differences;  ///< the first of each run and device
+  std::vector<OrderDifference> order_differences;  ///< the first difference of each run and device
   std::vector<std::string> notes;
 };
 
-/// Precondition: the runs hold no op that the Program does not have.
+/// Returns the comparison of a recording with its prediction. Requires that the runs hold no op
+/// that the Program lacks.
 Validation validate(const ValidationInput& input);
 
-/// What a recording adds to the summary.
+/// The errors of one recording, for the summary.
 struct RowErrors {
   int depth = 0;
   std::optional<double> time = {}, memory = {}, own_ops = {};
 };
 
-/// Over many recordings.
+/// The errors of many recordings.
 struct ValidationSummary {
   ErrorSummary time, memory, own_ops;
   std::map<int, ErrorSummary> time_by_depth;
 };
+/// Returns the summary of these recordings.
 ValidationSummary summarize(const std::vector<RowErrors>& rows);
 
 }  // namespace penstock

@@ -8,18 +8,20 @@
 
 namespace penstock {
 
+/// Returns a summary as JSON.
 Json to_json(const ErrorSummary& summary);
 
-/// A row of `rows[]`, of a recording.
+/// Returns the row of a recording in `rows[]`.
 Json row_json(const ValidationInput& input, const Validation& validation);
 
-/// Likewise those of a table, one per configuration.
+/// Returns the rows of a table in `rows[]`, one per configuration.
 std::vector<Json> measured_rows_json(const MeasuredReport& report);
 
-/// An entry of `measured[]`: protocol, parameters and summaries of one file.
+/// Returns the entry of a file in `measured[]`: protocol, parameters and summaries.
 Json measured_report_json(const MeasuredReport& report);
 
-/// `time`, `memory`, `time_by_pp` and `rows`. `tolerance`: none to be kept.
+/// Returns an object with `time`, `memory`, `time_by_pp` and `rows`, and, with a `tolerance`,
+/// whether it is kept.
 Json validation_json(const std::vector<Json>& rows, const std::optional<double>& tolerance);
 
 }  // namespace penstock
