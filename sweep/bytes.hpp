@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values as bytes, one after the other, for messages between processes of the same program: numbers
-// as they are in memory, strings after their length. What comes from another process is never
-// trusted to be long enough.
+// Writes values as bytes, one after the other, for messages between processes of the same program:
+// numbers as they are in memory, strings after their length. A reader never trusts that a message
+// is long enough.
 #pragma once
 
 #include "base/error.hpp"
@@ -32,13 +32,14 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// What came is none of our messages.
+/// Says that what came is none of our messages.
 class Garbled : public SystemError {
  public:
   Garbled() : SystemError("a message between workers is garbled") {}
 };
 
-/// Throws Garbled where there is less than is asked for, or a bool that is neither.
+/// Reads such values. Throws Garbled where there are fewer bytes than a value has, and for a bool
+/// that is neither 0 nor 1.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view from) : from_(from) {}

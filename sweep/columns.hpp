@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The columns of a sweep's rows: the point's number, the scenario, the axes, what `simulate` says,
-// what became of the point. A column of `simulate` that repeats an axis is left out.
+// The columns of a sweep's rows: the point's number, the scenario, the axes, the numbers of
+// `simulate`, the point's status. A number of `simulate` that repeats an axis is left out.
 #pragma once
 
 #include "sweep/row.hpp"
@@ -8,42 +8,46 @@
 
 namespace penstock {
 
-/// The texts of a row, one per column; "" where there is nothing.
+/// The texts of a row, one for each column; "" where there is no value.
 using Cells = std::vector<std::string>;
 
 struct SweepColumn {
   enum class Type : std::uint8_t {
     integer,
     number,
-    value,  ///< of an axis: whatever its key takes
-    mixed,  ///< a number, or a list of them as text
+    value,  ///< the value of an axis, of any type that its key takes
+    mixed,  ///< a number, or a list of numbers as text
     text,
   };
   std::string name;
   Type type;
-  int source = 0;  ///< number of the axis key, text or measure that it shows
+  int source = 0;  ///< the index of the axis key, text or measure that it shows
 };
 
-/// Of a column of numbers; null: it is another one.
+/// Returns the measure that a column shows, or null where it shows none.
 const Measure* measure_of(const SweepColumn& column);
 
-/// The columns that the table shows when nobody says otherwise, in order.
+/// Returns the measures that the table shows unless others are asked for, in order.
 std::vector<const Measure*> usual_measures();
 
-/// A column as the table calls it, and back; any other name as it is.
+/// Translate between a column's name and its name in the table; any other name is returned as it
+/// is.
 std::string short_name(const std::string& column);
 std::string full_name(const std::string& header);
 
-/// Which they are follows from the axes alone.
+/// The columns of a sweep, which follow from its axes alone.
 class SweepColumns {
  public:
   explicit SweepColumns(const std::vector<SweepAxis>& axes);
 
   const std::vector<SweepColumn>& all() const { return columns_; }
-  /// By its name or the table's. Throws InputError with a suggestion.
+  /// Returns the index of a column by its name or its name in the table. Throws InputError that
+  /// names `flag`, with a suggestion, where there is none.
   std::size_t find(const std::string& name, const std::string& flag) const;
-  std::size_t at(std::string_view name) const;  ///< of one that is known to be there
-  std::size_t axes() const { return axes_; }    ///< columns 2 to 1 + axes() show their values
+  /// Returns the index of a column. Requires that it is there.
+  std::size_t at(std::string_view name) const;
+  /// Returns the number n of axis keys, whose values stand in columns 2 to 1 + n.
+  std::size_t axes() const { return axes_; }
 
  protected:
   enum class Part : std::uint8_t { point, scenario, axis, text, measure, status, why };
@@ -57,7 +61,7 @@ class SweepColumns {
   std::size_t axes_ = 0;
 };
 
-/// And what stands in them.
+/// The columns of a sweep and the cells of its rows.
 class Columns : public SweepColumns {
  public:
   Columns(const Space& space, Documents& documents);
@@ -70,14 +74,14 @@ class Columns : public SweepColumns {
   std::string cell(std::size_t column, const Row& row, const Point& point) const;
 
   const Space& space_;
-  std::vector<std::string> scenarios_;  ///< what each is called, whatever becomes of its points
+  std::vector<std::string> scenarios_;  ///< the name of each scenario
 };
 
 inline constexpr std::string_view kStatusNames[] = {"ok", "unknown", "infeasible", "refused",
                                                     "failed"};
 inline constexpr std::string_view kFailed = kStatusNames[4];
 
-/// Numbers as short as reads back to the same; NaN is "".
+/// Returns the shortest text that reads back as the same number; "" for NaN.
 std::string number_cell(double value);
 
 }  // namespace penstock

@@ -6,9 +6,10 @@
 //   not   := '!' not | compare          product := unary (('*'|'/'|'%') unary)*
 //   unary := '-' unary | '(' or ')' | number [unit] | 'text' | name
 //
-// Names are keys of the scenario. Numbers are compared to twelve digits, so that 0.1+0.2 == 0.3; a
-// remainder or quotient of zero is no number, and no comparison with it is true. Compiled to a
-// program for a stack of numbers (texts are numbered), as millions of points are asked.
+// Names are keys of the scenario. Numbers are compared to twelve digits, so that 0.1+0.2 == 0.3. A
+// division by zero is no number, and no comparison with it is true. A condition is compiled to a
+// program for a stack of numbers (texts are numbered), because it is evaluated for millions of
+// points.
 #pragma once
 
 #include "base/units.hpp"
@@ -20,27 +21,27 @@
 
 namespace penstock {
 
-/// What a name stands for: a value for each value of one level of the sweep (0: the scenarios,
-/// then the axes). Numbers unless any of them is text.
+/// What a name stands for: a value for each value of one level of the sweep (level 0 are the
+/// scenarios, then the axes follow). The values are numbers unless one of them is text.
 struct Variable {
   std::size_t level = 0;
-  std::optional<Dimension> dimension;  ///< none: text
+  std::optional<Dimension> dimension;  ///< none where the values are texts
   std::vector<double> numbers;
   std::vector<std::string> texts;
 };
 
-/// Finds a name's variable. Throws InputError, whose message is shown with a caret at the name.
+/// Returns a name's variable. Throws InputError, whose message is shown with a caret at the name.
 using FindVariable = std::function<Variable(const std::string& name)>;
 
 class Condition {
  public:
-  /// Throws InputError.
+  /// Compiles a condition. Throws InputError with the place of what is wrong.
   Condition(const std::string& text, const FindVariable& find);
 
-  /// Of the point with these values of each level.
+  /// Returns whether it holds for the point that has these values: the index of one for each level.
   bool holds(std::span<const std::size_t> digits) const;
 
-  /// The last level that it looks at.
+  /// Returns the last level whose value it depends on.
   std::size_t level() const { return level_; }
 
   enum class Operation : std::uint8_t {
@@ -64,8 +65,8 @@ class Condition {
   };
   struct Step {
     Operation operation;
-    double number = 0;         ///< of a constant
-    std::size_t variable = 0;  ///< which column
+    double number = 0;         ///< the value of a constant
+    std::size_t variable = 0;  ///< the index of a variable's column
   };
   struct Column {
     std::size_t level;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decimal numbers with their unit, so that ranges are exact: 0.1 added ten times is 1, and 1 ms
-// stays 1 ms.
+// Decimal numbers, so that ranges are exact: 0.1 added ten times is 1.
 //
 // A value is mantissa * 10^exponent with a mantissa below 10^18. Sums must fit; products keep 15
 // significant digits.
@@ -18,18 +17,22 @@ struct Decimal {
   int exponent = 0;
 };
 
-/// "1.5" or "-3e4"; nothing when it is no number of at most 15 digits.
+/// Returns the number of a text such as "1.5" or "-3e4"; none when it is no number of at most 15
+/// digits.
 std::optional<Decimal> parse_decimal(std::string_view text);
 
-/// As people write it, without an exponent unless it would be long: "0.001", "1500", "1e-30".
+/// Returns a number as people write it, with an exponent only where it would be long: "0.001",
+/// "1500", "1e-30".
 std::string to_string(Decimal value);
 
-/// Nothing when the sum has too many digits.
+/// Returns the sum; none when it has too many digits.
 std::optional<Decimal> plus(Decimal a, Decimal b);
+/// Returns the product, rounded to 15 digits.
 Decimal times(Decimal a, Decimal b);
 bool less(Decimal a, Decimal b);
 
-/// "1.5ms" as "1.5" and "ms"; an empty number where it does not begin with one.
+/// A text such as "1.5ms" as "1.5" and "ms"; the number is empty where the text does not begin with
+/// one.
 struct NumberWithUnit {
   std::string_view number, unit;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a point to its row, as fast as it goes: the scenario's files are read once, and what only
+// Evaluates the points of a sweep fast: the scenarios' files are read once, and what only
 // `simulate` prints (critical path, communication, what would help, links) is not computed.
 #pragma once
 
@@ -13,27 +13,29 @@
 
 namespace penstock {
 
-/// The row of a simulated scenario: the numbers of `simulate --format csv`.
+/// Returns the row of a simulated scenario: the numbers of `simulate --format csv`.
 Row row_of(const Simulation& simulation);
 
-/// The scenarios of a sweep, read once. Thread-safe.
+/// Evaluates points of the scenarios of a sweep, which it reads once. Thread-safe.
 class Evaluator {
  public:
-  /// Throws InputError when a file cannot be read or is no YAML. Reads through `documents`.
+  /// Reads the scenarios through `documents`. Throws InputError when a file cannot be read or is no
+  /// YAML.
   Evaluator(const std::vector<std::string>& files, const std::vector<Override>& overrides,
             EngineChoice engine,
             const std::shared_ptr<Documents>& documents = std::make_shared<Documents>());
   ~Evaluator();
 
-  /// Whatever is wrong with the point is in the row.
+  /// Returns the row of a point; what is wrong with the point is in the row.
   Row row(const Point& point) const;
 
-  /// Of a point that does not fit: layers with which it would, "[18, 21, 21, 20]", where nobody
-  /// listed them and there are some (results/fitting_split.hpp). Takes as long as up to 64 rows.
+  /// Returns a split of the layers, "[18, 21, 21, 20]", with which a point that does not fit would;
+  /// none where the layers are listed or no split fits (results/fitting_split.hpp). Takes as long
+  /// as up to 64 rows.
   std::optional<std::string> fitting_split(const Point& point) const;
 
-  /// How far off a point's time may be (results/expected_error.hpp), as a sentence; "" where its
-  /// times are given.
+  /// Returns how far off a point's time may be (results/expected_error.hpp) as a sentence; "" where
+  /// its times are given.
   std::string expected_error(const Point& point) const;
 
  private:

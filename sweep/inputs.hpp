@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a sweep: all are read before the first point is visited, so that what is edited
-// while it runs changes nothing, and --resume knows whether they are the same. What is wrong with
-// them, or with a value of an axis by itself, would be wrong with thousands of points and is said
-// at once; values that do not go together are rows.
+// Reads all files of a sweep before its first point, so that edits during the sweep change nothing,
+// and --resume knows whether the files are the same. An error of a file, or of a value of an axis
+// by itself, would be one of thousands of points and is reported at once; values that do not go
+// together make rows that are refused.
 #pragma once
 
 #include "scenarios/documents.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row as a line of text and back: CSV (RFC 4180) or a JSON object. Each line ends with a
-// check of what stands before it, so that --resume does not go on from a row that was changed.
+// Writes a row as a line of text, CSV (RFC 4180) or a JSON object, and reads it. Each line ends
+// with a check of the text before it, so that --resume does not continue from a row that was
+// changed.
 #pragma once
 
 #include "sweep/columns.hpp"
@@ -14,13 +15,13 @@ class LineFormat {
   enum class Kind : std::uint8_t { csv, json };
   LineFormat(Kind kind, const std::vector<SweepColumn>& columns) : kind_(kind), columns_(columns) {}
 
-  /// The first line of a file with its line feed; "" where there is none.
+  /// Returns the first line of a file with its line feed; "" in JSON, where there is none.
   std::string header() const;
-  /// With its line feed.
+  /// Returns the line of a row with its line feed.
   std::string line(const Cells& row) const;
-  /// May a file whose first line was cut have begun with this?
+  /// Returns whether a file whose first line was cut short may have begun with this.
   bool begins_as_ours(const std::string& cut) const;
-  /// Nothing when the line is no row with these columns, or its check is wrong.
+  /// Returns the row of a line; none when it is no row with these columns, or its check is wrong.
   std::optional<Cells> parse(const std::string& line) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows as lines of a file that is always a whole number of lines: see output.hpp.
+// Writes rows as lines of a file, which always has a whole number of lines (output.hpp).
 #pragma once
 
 #include "sweep/line_format.hpp"
@@ -10,12 +10,13 @@
 
 namespace penstock {
 
-/// A file line by line. Throws SystemError where one cannot be read: what is not read would be
-/// lost.
+/// Reads a file line by line. Throws SystemError where a line cannot be read, as it would be lost
+/// otherwise.
 class Lines {
  public:
   explicit Lines(std::string path);
-  /// A last one without its line feed is none, and stays in `line`.
+  /// Reads the next line and returns whether there is one. Text at the end without a line feed is
+  /// no line; it stays in `line`.
   bool next_line(std::string& line);
 
  private:
@@ -23,13 +24,15 @@ class Lines {
   std::ifstream in_;
 };
 
-/// The rows of a file, one after the other. Throws InputError when it is no sweep's.
+/// Reads the rows of a file one after the other. Throws InputError when it is not the output of a
+/// sweep.
 class LineReader {
  public:
   LineReader(const std::string& path, const LineFormat& format);
-  /// Nothing behind the last whole line.
+  /// Returns the next row; none after the last whole line.
   std::optional<Cells> next_row();
-  std::int64_t whole() const { return whole_; }  ///< bytes of the lines so far
+  /// Returns the number of bytes of the lines so far.
+  std::int64_t whole() const { return whole_; }
 
  private:
   bool next_line();
@@ -38,19 +41,19 @@ class LineReader {
   LineFormat format_;
   Lines lines_;
   std::string line_;
-  std::int64_t number_ = 0;  ///< of `line_`
+  std::int64_t number_ = 0;  ///< the number of `line_` in the file
   std::int64_t whole_ = 0;
   bool ended_ = false;  ///< before its header
 };
 
-/// Visits the rows of a file; returns how many of its bytes are whole lines. Throws InputError when
-/// it is no sweep's.
+/// Visits the rows of a file and returns how many of its bytes are whole lines. Throws InputError
+/// when it is not the output of a sweep.
 std::int64_t read_lines(const std::string& path, const LineFormat& format,
                         const std::function<void(const Cells&)>& visit);
 
 class LineOutput : public Output {
  public:
-  /// `path` "-" is standard output. A file that is there is kept with `resume`, else emptied.
+  /// Opens a file, which is emptied unless `resume` is set; `path` "-" is standard output.
   LineOutput(std::string path, const LineFormat& format, bool resume);
   ~LineOutput() override;
 

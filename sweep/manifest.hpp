@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sweep a file's rows are of, so that only the same sweep continues it.
+// The manifest of a sweep's file says what sweep its rows are of, so that only the same sweep
+// continues it.
 #pragma once
 
 #include "sweep/elsewhere.hpp"
@@ -17,29 +18,30 @@ struct SweptFile {
 };
 
 struct Manifest {
-  std::string version;                      ///< of penstock
-  std::vector<SweptFile> scenarios, named;  ///< and the files that they name
-  std::vector<std::string> changes;         ///< --set
+  std::string version;                      ///< the version of penstock
+  std::vector<SweptFile> scenarios, named;  ///< the scenarios, and the files that they name
+  std::vector<std::string> changes;         ///< the arguments of --set
   std::vector<SweepAxis> axes;
   std::vector<std::string> conditions;
   std::string engine;
-  std::string shard = "1/1";  ///< K of N; 1/1: all
-  std::uint64_t points = 0;   ///< that have a row, of all shards
+  std::string shard = "1/1";  ///< "K/N"; "1/1" is the whole sweep
+  std::uint64_t points = 0;   ///< how many points of all shards have a row
 };
 
-/// FNV-1a, 64 bits, as hexadecimal.
+/// Returns the 64-bit FNV-1a hash of a text in hexadecimal.
 std::string hash_of(std::string_view text);
 
-/// Of this version of penstock and this shard.
+/// Returns the manifest of a shard of a sweep.
 Manifest manifest_of(const SweepRecipe& recipe, const Space& space, const std::string& version,
                      const std::string& shard);
 
 std::string to_json(const Manifest& manifest);
 
-/// Throws InputError naming `origin` when this is none.
+/// Returns the manifest of a text. Throws InputError that names `origin` when it is none.
 Manifest parse_manifest(const std::string& text, const std::string& origin);
 
-/// What `now` does otherwise than `then`, a sentence each; none: they are the same sweep.
+/// Returns how two sweeps differ, a sentence for each difference; none where they are the same
+/// sweep.
 std::vector<std::string> differences(const Manifest& then, const Manifest& now);
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What who hands out points and a worker say to each other, over two pipes.
+// The messages between the process that hands out points and a worker, over two pipes.
 //
 //   to a worker    point, give_up (a point that another worker got instead), stop
 //   from a worker  row
@@ -32,7 +32,8 @@ enum class MessageKind : char {
 
 struct Task {
   Point point;
-  bool alone = false;  ///< in a process of its own, because a worker has ended at it
+  bool alone =
+      false;  ///< whether it is evaluated in a process of its own, because a worker has ended at it
 };
 
 std::string encode(const Task& task);
@@ -42,13 +43,13 @@ std::uint64_t decode_number(std::string_view bytes);
 
 struct Message {
   MessageKind kind;
-  std::string_view bytes;  ///< until the next call of `receive`
+  std::string_view bytes;  ///< valid until the next call of `receive`
 };
 
-/// One end of a pair of pipes, with what has come and not been looked at, and what is to go.
+/// One end of a pair of pipes, with a buffer for each direction.
 class MessageStream {
  public:
-  /// Descriptors that it owns from now on.
+  /// Takes over the two descriptors.
   MessageStream(int in, int out);
   ~MessageStream();
   MessageStream(const MessageStream&) = delete;
@@ -56,23 +57,23 @@ class MessageStream {
 
   int in() const { return in_; }
   int out() const { return out_; }
-  /// Takes what is there, without waiting; false: the other end has closed.
+  /// Receives what is there without waiting. Returns false when the other end has closed.
   bool receive();
-  /// The next message that is complete. Throws Garbled when this is none of ours.
+  /// Returns the next complete message, or none yet. Throws Garbled when it is none of ours.
   std::optional<Message> next_message();
 
   void add_message(MessageKind kind, std::string_view bytes);
   std::size_t unsent() const { return unsent_.size() - sent_; }
-  /// Sends what goes without waiting; false: the other end has closed.
+  /// Sends what it can without waiting. Returns false when the other end has closed.
   bool send();
-  /// Sends everything; false: the other end has closed.
+  /// Sends everything. Returns false when the other end has closed.
   bool send_all();
 
  private:
   int in_, out_;
   std::string received_, unsent_;
-  std::size_t read_ = 0;  ///< of `received_`
-  std::size_t sent_ = 0;  ///< of `unsent_`
+  std::size_t read_ = 0;  ///< how many bytes of `received_` were read
+  std::size_t sent_ = 0;  ///< how many bytes of `unsent_` were sent
 };
 
 }  // namespace penstock

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names in a condition stand for: an axis, or what each scenario says at that key.
+// Resolves the names in conditions: a name is an axis, or a key and what each scenario says at it.
 #pragma once
 
 #include "scenarios/documents.hpp"
@@ -9,11 +9,11 @@ namespace penstock {
 
 class Names {
  public:
-  /// All of them must outlive this.
+  /// Keeps references to all of these, which must outlive it.
   Names(const std::vector<std::string>& files, const std::vector<SweepAxis>& axes,
         const std::vector<Override>& changes, Documents& documents);
 
-  /// Throws InputError: an unknown name, or one whose value is not known.
+  /// Returns the variable of a name. Throws InputError where the name or its value is not known.
   Variable find(const std::string& name);
 
  private:
@@ -24,7 +24,7 @@ class Names {
   const std::vector<SweepAxis>& axes_;
   const std::vector<Override>& changes_;
   Documents& documents_;
-  std::vector<Value> scenarios_;  ///< of the files, changed; read when first needed
+  std::vector<Value> scenarios_;  ///< the files with the changes; they are read when first needed
 };
 
 }  // namespace penstock

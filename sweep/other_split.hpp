@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a sweep's points that do not fit: is the fastest out of reach, or only with its split?
+// Finds out whether a fast point of a sweep that does not fit would fit with another split of its
+// layers.
 #pragma once
 
 #include "sweep/evaluate.hpp"
@@ -9,8 +10,8 @@
 
 namespace penstock {
 
-/// Tells the overview of the first split with which one of them fits and is faster than all others;
-/// until `stop`.
+/// Tells the overview of the first split with which such a point fits and is faster than all
+/// others. Stops when `stop` is set.
 void look_for_split(Overview& overview, const Evaluator& evaluator, const Space& space,
                     const std::atomic<bool>& stop);
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the rows of a sweep go: CSV, JSON lines or SQLite, by extension; or standard output.
+// Writes the rows of a sweep to CSV, JSON lines or SQLite, by the file's extension, or to standard
+// output.
 //
-// Rows come in ascending order of their points, so that a file that ends anywhere holds all points
-// up to some number and can be continued: what an interrupted sweep left behind is the beginning of
-// what an uninterrupted one writes. Beside FILE.csv and FILE.jsonl lies FILE.csv.sweep, which says
-// what sweep the rows are of; a database has that in its table `sweep_manifest`.
+// Rows come in ascending order of their points, so a file that ends anywhere has all points up to
+// some number and can be continued: what an interrupted sweep leaves is the beginning of what an
+// uninterrupted one writes. Beside FILE.csv and FILE.jsonl lies FILE.csv.sweep with the manifest,
+// which says what sweep the rows are of; a database has it in its table `sweep_manifest`.
 #pragma once
 
 #include "base/error.hpp"
@@ -17,13 +18,14 @@
 
 namespace penstock {
 
-/// The file was deleted, replaced or cut by somebody else: its rows are not there.
+/// Says that somebody deleted, replaced or cut the file while the sweep wrote it, so that its rows
+/// are lost.
 struct LostOutput : SystemError {
   using SystemError::SystemError;
 };
 
-/// Opens a sweep's file for this sweep alone; it is created when it is not there. Throws
-/// SystemError.
+/// Returns the descriptor of a sweep's file, locked for this sweep and created when it is not
+/// there. Throws SystemError.
 int open_locked(const std::string& path, int flags);
 
 /// Throws LostOutput when `path` is no longer the file that is open.
@@ -36,43 +38,46 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Visits the rows that are there, in order. Throws InputError when they are no sweep's.
+  /// Visits the rows that are there, in order. Throws InputError when they are not those of a
+  /// sweep.
   virtual void previous(const std::function<void(const Cells&)>& visit) = 0;
-  /// Adds a row behind all others. Throws SystemError; then the rows before it are kept.
+  /// Adds a row behind all others. Throws SystemError; the rows before it are kept then.
   virtual void put(const Cells& row) = 0;
-  /// Replaces rows of the same points, in order; all of them or none.
+  /// Replaces the rows of the same points by these, given in order: all of them or none.
   virtual void replace(const std::vector<Cells>& rows) = 0;
-  /// What was put a second ago or longer is in the file.
+  /// Writes rows that were put a second ago or longer.
   virtual void flush_if_due() = 0;
-  /// What was put is in the file.
+  /// Writes all rows that were put.
   virtual void flush() = 0;
 };
 
 enum class Existing : std::uint8_t { refuse, resume, overwrite };
 
-/// A file by its extension. Throws InputError: an unknown extension, a file that is there and is
-/// not to be (`refuse`), one of another sweep; SystemError.
+/// Opens a file of the kind that its extension names. Throws InputError for an unknown extension, a
+/// file that is there with `refuse`, and a file of another sweep with `resume`. Throws SystemError.
 std::unique_ptr<Output> open_output(const std::string& path, const SweepColumns& columns,
                                     const Manifest& manifest, Existing existing);
 
-/// What sweep the rows of a file are of. Throws InputError when it is no sweep's; SystemError.
+/// Returns the manifest of a file. Throws InputError when the file is not the output of a sweep,
+/// and SystemError.
 Manifest manifest_of_file(const std::string& path);
 
-/// Nothing behind the last row.
+/// Returns the next row; none after the last.
 using NextRow = std::function<std::optional<Cells>()>;
-/// The rows of a file, which is left as it is. They are checked as for `previous`.
+/// Returns a reader of a file's rows, which are checked as by `previous`.
 NextRow read_rows(const std::string& path, const SweepColumns& columns);
 
-/// Opens files and pipes of as many as the system lets us have from now on.
+/// Raises the limit of open files to the most that the system allows.
 void allow_many_files();
 
-/// Rows to standard output as they come: "csv" or "json" (a line each).
+/// Returns an output that writes rows to standard output as they come; `format` is "csv" or "json"
+/// (lines).
 std::unique_ptr<Output> standard_output(const std::string& format, const SweepColumns& columns);
 
-/// Rows that are only counted and looked at: for a table without a file.
+/// Returns an output that keeps nothing, for a table without a file.
 std::unique_ptr<Output> no_output();
 
-/// Throws InputError unless this is an extension we write.
+/// Throws InputError unless the path has an extension that a sweep is written to.
 void check_extension(const std::string& path);
 
 }  // namespace penstock

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a person wants to see of a sweep: how many points came to what, the best of them, and how
-// the best throughput changes along the axes. Memory does not grow with the number of points.
+// Summarises a sweep for a person: how many points have which status, the best of them, and how the
+// best throughput changes along the axes. Its memory does not grow with the number of points.
 #pragma once
 
 #include "sweep/columns.hpp"
@@ -15,63 +15,71 @@ namespace penstock {
 
 struct TableOptions {
   std::size_t top = 10;
-  std::string sort;  ///< none: tokens/s, which is samples/s where sequences are equally long
+  std::string
+      sort;  ///< a column; empty: tokens/s, which is samples/s where sequences are equally long
   bool descending = true;
-  std::vector<std::string> columns;  ///< none: the axes, and what matters most
+  std::vector<std::string> columns;  ///< empty: the axes, and the usual measures
 };
 
-/// "COLUMN" or "COLUMN:asc|desc"; numbers of throughput and the like go down, times and sizes up.
-/// Throws InputError.
+/// Reads "COLUMN" or "COLUMN:asc|desc" into the options. Unless it is said, columns of which more
+/// is better are sorted downwards, others upwards. Throws InputError.
 void read_sort(const std::string& text, TableOptions& options);
 
 class Overview {
  public:
-  /// Throws InputError when the options name no column.
+  /// Throws InputError when the options name a column that there is not.
   Overview(const Space& space, const Columns& columns, TableOptions options);
 
+  /// Adds a row of this run.
   void add_row(const Cells& row);
-  /// Its row is of an earlier run, of which only cells are left.
+  /// Adds a row of an earlier run, of which only the cells are known.
   void add_resumed(const Cells& row);
-  /// What its cells do not say: was a point refused as there are too few devices; its given costs.
+  /// Adds what a row's cells do not say: whether the point was refused for want of devices, and its
+  /// given costs.
   void add_unwritten(const Row& row);
 
-  /// "43.4 samples/s (stages=8, width=2)"; "" before a point is feasible.
+  /// Returns the best point, as "43.4 samples/s (stages=8, width=2)"; "" before a point is
+  /// feasible.
   std::string best() const;
-  /// "1,234 points: 1,000 ok, 200 infeasible (most often: ...), 34 refused, 0 failed".
+  /// Returns a line such as "1,234 points: 1,000 ok, 200 infeasible (most often: ...), 34 refused,
+  /// 0 failed".
   std::string counts() const;
   struct BestPoint {
     std::string rate, settings;  ///< "43.4 samples/s", "stages=8, width=2"
     std::uint64_t number;
   };
-  /// Where rows do not train on the same batch, what that means for comparing them; else "".
+  /// Returns a note on comparing rows whose batches differ; "" where none differ.
   std::string batches() const;
-  /// Likewise where given costs add up to different ones of a sample.
+  /// Returns a note on comparing rows whose given costs per sample differ; "" where none differ.
   std::string work() const;
-  /// Likewise where the models have different numbers of parameters.
+  /// Returns a note on comparing rows whose models differ in parameters; "" where none differ.
   std::string models() const;
-  /// Likewise where they use different numbers of GPUs.
+  /// Returns a note on comparing rows that use different numbers of GPUs; "" where none differ.
   std::string gpus() const;
-  /// Where points were refused as they need more GPUs than there are, since degrees vary and the
-  /// width does not: how to vary it, too; else "".
+  /// Returns a hint to vary the width with the degrees, where points were refused because they need
+  /// more GPUs than there are; else "".
   std::string fixed_width() const;
-  /// Points that do not fit and would be faster than all that do, the fastest first, at most five.
+  /// Returns at most five points that do not fit and would be faster than all that do, the fastest
+  /// first.
   std::vector<std::uint64_t> faster_unfit() const;
-  /// One of them fits with this split, and `row` is what it then comes to: said below the table
-  /// where that is faster than all others. False: it is not.
+  /// Notes that such a point fits with this split and has the row `row` then, if that is faster
+  /// than all others. Returns whether it is.
   bool would_fit(std::uint64_t point, const std::string& split, const Row& row);
   const std::string& other_split() const { return other_split_; }
   std::optional<BestPoint> best_point() const;
-  /// Of one status, by its place in kStatusNames.
+  /// Returns how many points have a status, given as its index in kStatusNames.
   std::uint64_t count(std::size_t status) const { return counts_[status]; }
   std::uint64_t points() const;
-  /// "200 infeasible (most often: ...)": those that there are, but for the feasible.
+  /// Returns a text such as "200 infeasible (most often: ...)" for each status but `ok` that a
+  /// point has.
   std::vector<std::string> others() const;
   std::uint64_t failed() const { return counts_[4]; }
 
-  /// "tokens/s" where sequences differ in length, else "samples/s".
+  /// Returns "tokens/s" where sequences differ in length, else "samples/s".
   std::string rate_unit() const;
 
-  /// The best rows, a heat map of the two axes with the most values, a line for each axis.
+  /// Returns the table of the best rows, a heat map of the two axes with the most values, and a
+  /// line for each axis.
   std::string table(const Canvas& canvas) const;
 
  private:
@@ -95,9 +103,10 @@ class Overview {
     }
     bool differ() const { return least < most; }
   };
-  /// Tokens per second, or samples where the model has no tokens: what rows are compared by.
+  /// Returns what rows are compared by: tokens per second, or samples where the model has no
+  /// tokens.
   double rate_of(const Cells& row) const;
-  /// Such a rate as it is shown: in samples/s unless sequences differ in length.
+  /// Returns such a rate as it is shown: in samples/s unless sequences differ in length.
   double shown(double rate) const;
   std::string rate_text(double rate) const;
   bool before(const Best& a, const Best& b) const;
@@ -126,10 +135,10 @@ class Overview {
       batch_, gpus_, optimistic_, iteration_;
   Range batches_, gpu_counts_, lengths_, models_;
   Range given_s_;                            // of a sample, where costs are given
-  std::uint64_t short_of_devices_ = 0;       ///< points refused for that
-  bool resumed_ = false;                     ///< of some points that is not known
-  std::int64_t devices_ = 0;                 ///< that there are for them
-  std::vector<std::size_t> levels_;          ///< that have several values
+  std::uint64_t short_of_devices_ = 0;       ///< how many points were refused for want of devices
+  bool resumed_ = false;                     ///< whether that is not known of some points
+  std::int64_t devices_ = 0;                 ///< how many devices there are for these points
+  std::vector<std::size_t> levels_;          ///< the levels that have several values
   std::array<std::size_t, 2> mapped_{0, 0};  ///< levels of the heat map; equal: there is none
   std::vector<std::vector<double>> along_;   ///< best throughput, by level and value
   std::vector<std::vector<double>> map_;     ///< the same by the values of two levels

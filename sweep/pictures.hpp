@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pictures of numbers for the terminal: a line of blocks, and a field of numbers or blocks.
+// Draws numbers in a terminal: as a line of blocks, and as a field of numbers or blocks.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,17 @@ namespace penstock {
 struct Canvas {
   int width = 100;
   bool colour = false;
-  bool blocks = false;  ///< UTF-8
+  bool blocks = false;  ///< whether it shows UTF-8
 };
 
-/// Of standard output.
+/// Returns what the terminal of standard output can show.
 Canvas canvas_of_terminal();
 
-/// One block per number, from zero to the largest; NaN is a dot. "" without blocks.
+/// Returns one block per number, on a scale from zero to the largest; NaN is a dot. Returns ""
+/// where the terminal shows no blocks.
 std::string sparkline(const std::vector<double>& values, const Canvas& canvas);
 
-/// What stands in a cell without a number; of several the first that is there.
+/// A sign in a cell without a number. Where several apply, the first of kEmptyCells is shown.
 struct EmptyCell {
   char sign;
   std::string_view meaning;
@@ -36,12 +37,13 @@ inline constexpr std::uint8_t kBlankCell = 3;
 struct HeatMap {
   std::string rows, columns;  ///< names of the two axes
   std::vector<std::string> row_labels, column_labels;
-  std::vector<std::vector<double>> values;       ///< by row; NaN: there is none
-  std::vector<std::vector<std::uint8_t>> empty;  ///< why not, a place in kEmptyCells
+  std::vector<std::vector<double>> values;       ///< by row; NaN where there is none
+  std::vector<std::vector<std::uint8_t>> empty;  ///< why there is none, as an index in kEmptyCells
 };
 
-/// Numbers where they fit, coloured where that is allowed; else a block for each value, or for the
-/// best of several. What the signs mean stands below. Lines ending in '\n'.
+/// Returns the lines of a heat map: numbers where they fit, coloured where the terminal shows
+/// colours; else a block for each value, or for the best of several. The meaning of the signs
+/// stands below.
 std::string draw(const HeatMap& map, const Canvas& canvas);
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sweep visits: the product of its axes, over one or several scenarios, numbered so that a
-// point is found from its number alone (nothing is stored per point, and any worker may take any).
+// The points of a sweep: the product of its axes, over one or several scenarios, numbered so that a
+// point follows from its number alone (nothing is stored per point, and any worker may take any
+// point).
 //
 // The last axis varies fastest; scenarios slowest. Keys that are zipped form one axis. Points whose
 // condition is false have no row.
@@ -22,7 +23,7 @@ struct SweepAxis {
 
 struct Point {
   std::uint64_t number = 0;
-  std::size_t scenario = 0;       ///< which of the files
+  std::size_t scenario = 0;       ///< the index of the scenario's file
   std::vector<Override> changes;  ///< in the order of the axes
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of a sweep: a point and what became of it.
+// One row of a sweep: a point, its status and its numbers.
 #pragma once
 
 #include "results/fields.hpp"
@@ -12,31 +12,32 @@
 
 namespace penstock {
 
-/// Text of the user's or of an error for a cell: without line feeds and what else moves a cursor.
+/// Returns a text for a cell, without line feeds and other characters that move a cursor.
 std::string one_line(std::string text);
 
 struct Row {
   enum class Status : std::uint8_t {
     ok,
-    unknown,     ///< fits as far as is modelled: the model is one without `why`
-    infeasible,  ///< simulated, and does not fit or never ends
-    refused,     ///< the scenario cannot be simulated: what `simulate` calls an error
-    failed,      ///< its worker crashed or ran out of time
+    unknown,     ///< the run fits as far as is modelled; `why` names what the model leaves out
+    infeasible,  ///< the run was simulated, and does not fit or never ends
+    refused,     ///< the scenario cannot be simulated; `simulate` calls that an error
+    failed,      ///< the point's worker crashed or ran out of time
   };
 
   std::uint64_t point = 0;
   Status status = Status::ok;
   std::string why;  ///< one line; empty when ok
-  /// Those of a cluster that has too few, for which this point was refused; 0: it was not for that.
+  /// The devices of the cluster, where the point was refused because these are too few; else 0.
   std::int64_t too_few_devices = 0;
-  /// Of all stages, where the model gives times; 0: they follow from its shape.
+  /// The forward time of all stages per sample, where the model gives times; 0 where they follow
+  /// from its shape.
   double given_forward_s_per_sample = 0;
   std::string scenario, engine, schedule, transfers, width, replication;
-  /// By number of measures(); NaN: an empty cell.
+  /// The value of each of measures(); NaN makes an empty cell.
   std::vector<double> numbers = std::vector<double>(measures().size(), std::nan(""));
 };
 
-/// As bytes, for pipes; `decode` reads back exactly what was encoded.
+/// Returns a row as bytes for pipes; `decode` returns exactly the row that was encoded.
 std::string encode(const Row& row);
 Row decode(std::string_view bytes);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sweep from its first point to its last row: hands out points, puts rows in order, continues
-// what an interrupted run left behind.
+// Runs a sweep from its first point to its last row: hands out points, puts rows in order, and
+// continues what an interrupted run left.
 //
-// Points are handed out by their numbers, rows come back in any order and are written in that of
-// their points: one that comes early waits. When very many wait, for a point that takes long, no
-// new ones are handed out (`full`), so that memory does not grow with the sweep. What is redone
-// (rows `failed` of an earlier run) is handed out first and replaces its row.
+// Points are handed out in the order of their numbers. Rows come back in any order and are written
+// in the order of their points, so a row that comes early waits. When very many rows wait for a
+// point that takes long, no new points are handed out (`full`), so that memory does not grow with
+// the sweep. Rows of an earlier run that are `failed` are evaluated again first and replaced.
 #pragma once
 
 #include "sweep/output.hpp"
@@ -21,7 +21,7 @@ class Numbers {
  public:
   Numbers(const Space& space, Shard shard) : space_(space), shard_(shard) {}
   std::optional<std::uint64_t> next_number();
-  /// How many there are in all.
+  /// Returns how many there are in all.
   std::uint64_t count() const;
 
  private:
@@ -32,23 +32,24 @@ class Numbers {
 
 class SweepRun {
  public:
-  /// Sees every row once, in order of points but for those that are redone; of what is evaluated
-  /// now, not read from the output of an earlier run, also as `evaluated` (else null).
+  /// Is called with every row once, in the order of points except for those that are redone.
+  /// `evaluated` is the row where it was evaluated now, and null where it was read from the output
+  /// of an earlier run.
   using Watch = std::function<void(const Cells& row, const Row* evaluated)>;
 
   SweepRun(const Space& space, const Columns& columns, Output& output, Shard shard, Watch watch);
 
-  /// Takes over the rows that are there. Throws InputError when they are not the beginning of this
-  /// sweep.
+  /// Takes over the rows that the output has. Throws InputError when they are not the beginning of
+  /// this sweep.
   void resume();
 
   std::optional<Point> next_point();                             ///< see NextPoint
   void take_row(Row&& row);                                      ///< see TakeRow
   bool full() const { return waiting_.size() >= kMostWaiting; }  ///< see WorkerOptions
 
-  /// Rows that have waited for long are written although no other comes.
+  /// Writes rows that have waited for long although no other comes.
   void tick() { output_.flush_if_due(); }
-  /// Writes what has come. False when points are left to do.
+  /// Writes all rows that have come. Returns false when points are left to do.
   bool finish();
 
   static constexpr std::size_t kMostWaiting = 100'000;  ///< some 50 MB of rows
@@ -69,12 +70,12 @@ class SweepRun {
   Output& output_;
   Watch watch_;
   Numbers numbers_;
-  std::size_t status_;  ///< its column
+  std::size_t status_;  ///< the index of the column of the status
   std::uint64_t total_, done_ = 0;
-  std::deque<std::uint64_t> failed_;  ///< to be redone
-  std::uint64_t first_new_ = 0;       ///< numbers below are redone
+  std::deque<std::uint64_t> failed_;  ///< points to be redone
+  std::uint64_t first_new_ = 0;       ///< points with lower numbers are redone
   std::vector<Cells> redone_;
-  std::deque<Slot> waiting_;  ///< handed out, not yet written; ascending
+  std::deque<Slot> waiting_;  ///< points that were handed out and not yet written, ascending
 };
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows as the table `sweep` of a SQLite database; a transaction a second, so that what is committed
-// is always a whole number of rows. Only where penstock was built with SQLite.
+// Writes rows to the table `sweep` of a SQLite database, in one transaction per second, so that
+// what is committed is always a whole number of rows. It is there only where penstock was built
+// with SQLite.
 #pragma once
 
 #include "sweep/output.hpp"
@@ -9,9 +10,10 @@ namespace penstock {
 
 class DatabaseOutput : public Output {
  public:
-  virtual std::string manifest() = 0;  ///< "" in a new database
+  /// Returns the text of the manifest; "" in a new database.
+  virtual std::string manifest() = 0;
   virtual void set_manifest(const std::string& text) = 0;
-  /// In the order of points; nothing behind the last. Then it begins again.
+  /// Returns the next row in the order of points; none after the last, and then begins again.
   virtual std::optional<Cells> next_row() = 0;
 };
 
@@ -21,8 +23,9 @@ enum class DatabaseAccess : std::uint8_t {
   read,    ///< nothing is written
 };
 
-/// Without `columns` it is only asked for its manifest. Throws SystemError; InputError where
-/// penstock was built without SQLite, or the file is no database of a sweep.
+/// Opens a database; without `columns` only its manifest may be asked for. Throws InputError where
+/// penstock was built without SQLite, or the file is not the database of a sweep. Throws
+/// SystemError.
 std::unique_ptr<DatabaseOutput> open_sqlite(const std::string& path,
                                             const std::vector<SweepColumn>& columns,
                                             DatabaseAccess access);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches a sweep: shows on a terminal how far it is, and measures how long it takes.
+// Watches a sweep: shows its progress on a terminal, and measures how long it takes.
 #pragma once
 
 #include "base/progress.hpp"
@@ -16,10 +16,10 @@ class SweepWatch {
  public:
   explicit SweepWatch(std::uint64_t points);
 
-  /// `overview` has the point.
+  /// Counts a point more, which `overview` has.
   void saw_another(const Overview& overview);
   void end();
-  /// "; 2.1 s (4760 points/s)", or nothing without points.
+  /// Returns "; 2.1 s (4760 points/s)", or "" without points.
   std::string summary() const;
 
  private:

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spreads points over workers and hands their rows to one sink, in the order in which they come.
+// Distributes points over workers and hands their rows to one sink, in the order in which they
+// come.
 //
-// Every worker is a process, also for `exact` points, which could share one: a crash in a thread
-// would end the sweep, that of a process costs its point only. A worker answers one point after the
-// other, several being handed over at a time so that messages cost nothing; it is small, as SimGrid
-// forks it for each of its points.
+// Every worker is a process, even for `exact` points, which could share one: a crash in a thread
+// would end the sweep, while that of a process costs only its point. A worker answers one point
+// after the other; several are handed over at a time, so that messages cost nothing. It is small,
+// as SimGrid forks it for each of its points.
 //
-// A worker that crashes: the point it had in hand is tried again in a process of its own, and is a
-// row `failed` when that crashes, too; whatever else it held is handed out again. A point
-// that takes longer than the limit is `failed` at once (a second try would cost as much). When
-// there is nothing left to hand out, who is idle gets what others have not begun. Rows are counted
-// once, whoever sends them. When the parent ends, however it does, so do its workers.
+// When a worker crashes, the point that it evaluated is tried again in a process of its own, and is
+// a row `failed` when that crashes, too; the other points that it held are handed out again. A
+// point that takes longer than the limit is `failed` at once, as a second try would cost as much.
+// When no points are left to hand out, idle workers get points that others have not begun. A row is
+// counted once, whoever sends it. When the parent ends, in whatever way, so do its workers.
 //
 // Workers are of one machine; many machines take a shard each: see sweep/shard.hpp.
 #pragma once
@@ -25,26 +26,28 @@
 namespace penstock {
 
 struct WorkerOptions {
-  int jobs = 0;              ///< workers; 0: as many as there are cores for this process
-  double point_limit_s = 0;  ///< of one point; 0: none
-  /// Set by a signal: no new points, those that have been begun are finished.
+  int jobs = 0;              ///< the number of workers; 0: as many as this process has cores
+  double point_limit_s = 0;  ///< the most seconds of one point; 0: no limit
+  /// When a signal has set it, no new points are handed out, and those that have begun are
+  /// finished.
   const std::atomic<bool>* stop = nullptr;
-  /// True while too many rows wait for one that is still to come: no new points. None: never.
+  /// Returns whether too many rows wait for one that is still to come; no new points are handed out
+  /// then.
   std::function<bool()> full = {};
-  std::function<void()> tick = {};  ///< called several times a second; none: nothing
-  /// Points that have no row yet, so that the last ones are spread evenly. None: unknown.
+  std::function<void()> tick = {};  ///< is called several times a second
+  /// Returns how many points have no row yet, so that the last ones are spread evenly.
   std::function<std::uint64_t()> left = {};
 };
 
-/// Called in a worker. What it throws makes a row `failed`.
+/// Returns the row of a point. It is called in a worker, and what it throws makes a row `failed`.
 using Evaluate = std::function<Row(const Point&)>;
-/// The next point to visit, or nothing when there are no more.
+/// Returns the next point to visit, or none when there are no more.
 using NextPoint = std::function<std::optional<Point>()>;
 using TakeRow = std::function<void(Row&&)>;
 
-/// Visits all points; `next` and `take` are called on this thread. To be called on the main thread
+/// Visits all points, and calls `next` and `take` on this thread. Must be called on the main thread
 /// (when a thread ends, so do its workers), while the process is small and has no other threads.
-/// Throws SystemError when there can be no processes, and what `next` and `take` throw.
+/// Throws SystemError when no process can be started, and what `next` and `take` throw.
 void visit(const Evaluate& evaluate, const NextPoint& next, const TakeRow& take,
            const WorkerOptions& options);
 
