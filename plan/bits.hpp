@@ -29,7 +29,7 @@ class Bits {
       if ((other.words_[w] & ~words_[w]) != 0) return false;
     return true;
   }
-  /// The numbers in it, ascending.
+  /// Returns the numbers in it, ascending.
   std::vector<int> members() const {
     std::vector<int> found;
     for (std::size_t i = 0; i < words_.size() * 64; ++i)

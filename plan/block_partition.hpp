@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of a sequence that are nearly equal: Barany and Grinberg, "Block partitions of sequences",
-// arXiv:1308.2452, as torchgpipe uses it (Kim et al., arXiv:2004.09910; torchgpipe/balance).
+// Divides a sequence into blocks that are nearly equal: Barany and Grinberg, "Block partitions of
+// sequences", arXiv:1308.2452, as torchgpipe uses it (Kim et al., arXiv:2004.09910;
+// torchgpipe/balance).
 //
 // The costs are shifted and scaled to 0 ... 1. Then any sequence has a partition into k blocks of
 // which the largest is at most 1 more than the smallest: as long as it is more, an element moves
@@ -11,8 +12,8 @@
 
 namespace penstock {
 
-/// Elements per block. Ties go as torchgpipe's: the last of the largest blocks, the first of the
-/// smallest. Precondition: 1 <= blocks <= costs.
+/// Returns the number of elements of each block. Ties are broken as in torchgpipe: the last of the
+/// largest blocks and the first of the smallest are chosen. Requires 1 <= blocks <= costs.size().
 std::vector<int> block_partition(const std::vector<double>& costs, int blocks);
 
 }  // namespace penstock

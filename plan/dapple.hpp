@@ -36,16 +36,16 @@ struct DappleCluster {
   int machines = 1, devices_per_machine = 1;
   double inside_bytes_per_s = 25e9;
   double between_bytes_per_s = 1e9;     ///< one message
-  double collective_bytes_per_s = 3e9;  ///< between machines
+  double collective_bytes_per_s = 3e9;  ///< a collective between machines
 
   int devices() const { return machines * devices_per_machine; }
-  /// Whether the devices are on more than one machine.
+  /// Returns whether the devices are on more than one machine.
   bool crosses(const std::vector<int>& devices) const;
   double transfer_s(const std::vector<int>& from, const std::vector<int>& to, double bytes) const;
   double all_reduce_s(const std::vector<int>& devices, double bytes) const;
 };
 
-/// What a stage takes per microbatch; AR once per batch.
+/// The seconds of a stage: F and B for each microbatch, the all-reduce once per batch.
 struct LatencyStage {
   double forward_s = 0, backward_s = 0, all_reduce_s = 0;
 };
@@ -56,17 +56,18 @@ struct PipelineLatency {
   double total_s() const { return warmup_s + steady_s + ending_s; }
 };
 
-/// T_PL of stages with their messages between them. Precondition: at least one stage.
+/// Returns T_PL of stages with their messages between them. Requires at least one stage.
 PipelineLatency pipeline_latency(const std::vector<LatencyStage>& stages,
                                  std::int64_t microbatches);
 
-/// Layers up to state `last` on these devices.
+/// A stage: the layers up to state `last`, on these devices.
 struct DappleStage {
   int last = 0;
   std::vector<int> devices;
 };
 
-/// The stages and messages of a plan. `states` is a chain, of one microbatch.
+/// Returns the stages and messages of a plan. `states` is a chain, and its costs are those of one
+/// microbatch.
 std::vector<LatencyStage> latency_stages(const std::vector<LayerState>& states,
                                          std::span<const DappleStage> plan,
                                          const DappleCluster& cluster);
@@ -75,7 +76,7 @@ struct DappleOptions {
   std::int64_t microbatches = 1;
   bool straight = false;
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< per device
-  double state_share = 1;  ///< bytes of weights, gradients and optimizer per byte of parameters
+  double state_share = 1;  ///< the bytes of weights, gradients and optimizer per byte of parameters
   std::size_t most_plans = 1;
 };
 
@@ -84,19 +85,20 @@ struct DapplePlan {
   double latency_s = 0;  ///< T_PL
 };
 
-/// Plans over all devices that fit, best first. `states` is a chain, of one microbatch.
+/// Returns plans over all devices that fit, best first. `states` is a chain, and its costs are
+/// those of one microbatch.
 std::vector<DapplePlan> search_dapple(const std::vector<LayerState>& states,
                                       const DappleCluster& cluster, const DappleOptions& options);
 
-/// Bytes per device of stage s: its state, and of as many microbatches as there are stages from it
-/// to the end what they keep (early backward).
+/// Returns the bytes per device of stage s: its state, and the activations of as many microbatches
+/// as there are stages from it to the end (early backward).
 double stage_memory(const std::vector<LayerState>& states, std::span<const DappleStage> stages,
                     std::size_t s, const DappleOptions& options);
 
 enum class Placing : std::uint8_t { fresh_first, append_first, scatter_first };
 
-/// `count` devices more, given how many of each machine are used; none where a policy finds too
-/// few. Adds them to `used`.
+/// Returns `count` more devices by a policy, and adds them to `used`, which has the number of used
+/// devices of each machine. Returns none where the policy finds too few.
 std::optional<std::vector<int>> place(const DappleCluster& cluster, Placing policy, int count,
                                       std::vector<int>& used);
 

@@ -19,13 +19,14 @@
 
 namespace penstock {
 
-/// One possible cut. Times and bytes are sums over all layers before it, of one microbatch.
+/// A possible cut. Its times and bytes are those of one microbatch, summed over all layers before
+/// it.
 struct LayerState {
   double forward_s = 0, backward_s = 0;
-  double activation_bytes = 0;  ///< outputs of the layers
-  double parameter_bytes = 0;   ///< what replicas all-reduce
-  double cut_bytes = 0;         ///< what a stage that ends here sends on
-  std::string name;             ///< of the last layer
+  double activation_bytes = 0;  ///< the outputs of the layers
+  double parameter_bytes = 0;   ///< the gradients that replicas all-reduce
+  double cut_bytes = 0;         ///< the message of a stage that ends here
+  std::string name;             ///< the name of the last layer
   std::vector<int> layers;      ///< the antichain
   Bits layers_before;           ///< all layers before the cut
   Bits states_before;           ///< states that a stage ending here may begin behind
@@ -33,19 +34,21 @@ struct LayerState {
   double time_s() const { return forward_s + backward_s; }
 };
 
-/// The antichain states of a profile in a topological order; the last one is the whole model.
-/// `scale`: microbatch in minibatches of the profile. None when there are more than `most`:
-/// branches side by side multiply.
+/// Returns the antichain states of a profile in a topological order; the last one is the whole
+/// model. `scale` is the size of a microbatch in minibatches of the profile. Returns none when
+/// there are more than `most`, as the states of branches side by side multiply.
 std::vector<LayerState> antichain_states(const PipedreamProfile& profile, double scale,
                                          std::size_t most);
 
-/// Cuts behind each layer in execution order; a cut sends on every tensor read behind it, once.
+/// Returns the cuts behind each layer in execution order. A cut sends every tensor that is read
+/// behind it, once.
 std::vector<LayerState> chain_states(const PipedreamProfile& profile, double scale);
 
 /// Makes each state follow all that stand before it.
 void make_chain(std::vector<LayerState>& states);
 
-/// Layers, in execution order, behind state `begin` - 1 (0: none before) up to state `end`.
+/// Returns the layers between two states, in execution order: those behind state `begin` - 1 (0:
+/// from the first layer) up to state `end`.
 std::vector<int> layers_between(const std::vector<LayerState>& states, int begin, int end);
 
 }  // namespace penstock

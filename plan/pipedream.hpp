@@ -28,21 +28,22 @@ struct PipedreamOptions {
   std::vector<PlanLevel> levels;  ///< innermost first
   bool straight = false;
   bool transfers = true;
-  double memory_bytes = 0;  ///< 0: no limit
+  double memory_bytes = 0;  ///< the memory of a device; 0: no limit
 };
 
 struct PipedreamPlan {
   struct Stage {
-    int first = 0, last = 0;  ///< states
-    int replicas = 1;         ///< on all levels together
+    int first = 0, last = 0;  ///< the states that it covers
+    int replicas = 1;         ///< its replicas on all levels together
     std::vector<int> devices;
   };
   bool feasible = false;
   double time_per_stage_s = 0;
-  double data_parallel_s = 0;  ///< per minibatch, all workers on the whole model
+  double data_parallel_s = 0;  ///< seconds per minibatch where all workers have the whole model
   std::vector<Stage> stages;
 };
 
+/// Returns the plan of PipeDream's optimizer.
 PipedreamPlan optimize_pipedream(const std::vector<LayerState>& states,
                                  const PipedreamOptions& options);
 

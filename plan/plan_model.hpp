@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models as planners see them: a profile of layers, or a transformer by its shape, its times those
-// of a device or measured.
+// Models as planners see them: a profile of layers, or a transformer by its shape, whose times are
+// computed for a device or were measured.
 #pragma once
 
 #include "models/layer_profile.hpp"
@@ -9,10 +9,10 @@
 
 namespace penstock {
 
-/// Measured layers. Times and activations go with the microbatch.
+/// A profile of measured layers, whose times and activations are proportional to the microbatch.
 class ProfileModel : public PlanModel {
  public:
-  /// `batch`: samples in a minibatch of the profile.
+  /// Makes a model of a profile with `batch` samples in a minibatch.
   ProfileModel(PipedreamProfile profile, double batch, ParameterBytes bytes = kSinglePrecision);
 
   std::vector<LayerState> chain(double microbatch, Recompute recompute) const override;
@@ -31,8 +31,8 @@ class ProfileModel : public PlanModel {
   ParameterBytes bytes_;
 };
 
-/// Transformer layers on one kind of device; the first one has the embedding, the last one the LM
-/// head.
+/// The layers of a transformer on one kind of device. The first one has the embedding, the last one
+/// the LM head.
 class TransformerModel : public PlanModel {
  public:
   TransformerModel(TransformerSpec spec, DeviceSpec device);
@@ -50,16 +50,19 @@ class TransformerModel : public PlanModel {
   DeviceSpec device_;
 };
 
-/// Transformer layers as `penstock calibrate` measured them. What every stage takes once, whatever
-/// its layers, belongs to no layer: its time is left out, its bytes are counted once for the model.
+/// The layers of a transformer as `penstock calibrate` measured them. What every stage has once,
+/// whatever its layers, belongs to no layer: its time is left out, and its bytes are counted once
+/// for the model.
 class ProfiledTransformerModel final : public TransformerModel {
  public:
-  /// `devices`: of the plan; they say under which load rows must have been measured.
+  /// Makes a model for a plan of so many devices, which say under which load its rows must have
+  /// been measured.
   ProfiledTransformerModel(TransformerSpec spec, LayerProfile layer_profile, int devices);
 
   std::vector<LayerState> chain(double microbatch, Recompute recompute) const override;
   std::string refuse(double microbatch, Recompute recompute) const override;
-  /// The row that such microbatches take their times from. Precondition: they are not refused.
+  /// Returns the row of the profile that such microbatches take their times from. Requires that
+  /// refuse() is "".
   ProfileRow row(double microbatch, Recompute recompute) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planners of `planners()`, each in a file of its own with its paper and formula.
+// Declares the planners of `planners()`. Each has a file of its own with its paper and formula.
 #pragma once
 
 #include "plan/plan.hpp"

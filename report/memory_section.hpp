@@ -14,8 +14,8 @@ struct MemoryLine {
   std::string name;                 ///< "device 3", "stage 1"
   std::int64_t capacity_bytes = 0;  ///< 0: unknown
   MemoryPeak peak;
-  std::string peak_op;  ///< the op at which the peak happens, such as "2F5"; empty: it is there
-                        ///< from the start
+  /// the op at which the peak happens, such as "2F5"; empty: it is there from the start
+  std::string peak_op;
   std::vector<std::pair<double, std::int64_t>>
       samples;  ///< a time in seconds, and the bytes from then on
 };

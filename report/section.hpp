@@ -24,8 +24,8 @@ struct SectionText {
 
   std::string heading;
   std::string note;  ///< the text below the heading; may be empty
-  bool sub;  ///< whether it belongs to the section before: its heading is smaller and not in the
-             ///< page's list
+  /// whether it belongs to the section before: its heading is smaller and not in the page's list
+  bool sub;
 };
 
 /// Returns a section of this kind that has its heading and no data.

@@ -41,8 +41,8 @@ class AdviceBudget {
 
  private:
   static constexpr double kUsual = 1'000'000;
-  static constexpr double kEach =
-      2'000;  ///< the work of reading the scenario anew, whatever its ops
+  /// the work of reading the scenario anew, whatever its ops
+  static constexpr double kEach = 2'000;
   static constexpr double kFluid = 10;
 
   static double work_of(std::uint64_t ops, EngineChoice engine) {

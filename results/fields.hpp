@@ -30,10 +30,10 @@ inline constexpr std::string_view kUnitNames[] = {
 
 /// How a sweep shows a field. Of a field of devices it shows the largest value of any device.
 struct ShownInSweeps {
-  int place = -1;  ///< its place among the columns; -1: it is no column. New ones go last, as files
-                   ///< are continued
-  int usual =
-      0;  ///< its place among the columns that the table shows unasked; 0: it is not among them
+  /// its place among the columns; -1: it is no column. New ones go last, as files are continued
+  int place = -1;
+  /// its place among the columns that the table shows unasked; 0: it is not among them
+  int usual = 0;
   std::string_view header = {};  ///< its name in the table
   std::string_view label = {};   ///< its name on the page; empty: the field's name without the unit
   bool higher_is_better = false;
@@ -55,8 +55,8 @@ struct Field {
   bool nullable = false;     ///< whether it may be null
   ShownInSweeps column;
   std::optional<Json> (*value)(const Of&);
-  double (*number)(const Of&) =
-      nullptr;              ///< the value, NaN for none; null where the field is no number
+  /// the value, NaN for none; null where the field is no number
+  double (*number)(const Of&) = nullptr;
   bool before_run = false;  ///< whether it follows from the scenario alone
   bool of_rates = false;    ///< whether it is a field of Rates
 };

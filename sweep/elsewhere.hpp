@@ -51,8 +51,8 @@ class Elsewhere {
 
   MessageStream stream_;
   std::deque<std::uint64_t> wanted_;
-  std::size_t most_wanted_ =
-      1;                    ///< the most chunks that were wanted at a time: two for each worker
+  /// the most chunks that were wanted at a time: two for each worker
+  std::size_t most_wanted_ = 1;
   std::uint64_t away_ = 0;  ///< how many items that were handed out have no answer yet
   bool no_more_ = false;
 };

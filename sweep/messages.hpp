@@ -32,8 +32,8 @@ enum class MessageKind : char {
 
 struct Task {
   Point point;
-  bool alone =
-      false;  ///< whether it is evaluated in a process of its own, because a worker has ended at it
+  /// whether it is evaluated in a process of its own, because a worker has ended at it
+  bool alone = false;
 };
 
 std::string encode(const Task& task);

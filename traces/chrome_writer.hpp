@@ -23,8 +23,8 @@ struct ChromeTrace {
   MemoryInput memory;
   std::function<std::uint32_t(const Op&)> weight_version;
   std::vector<std::pair<std::string, std::string>> other_data;  ///< scenario, schedule, engine ...
-  std::string prefix =
-      {};  ///< begins the names of its processes: "predicted " makes "predicted device 0"
+  /// begins the names of its processes: "predicted " makes "predicted device 0"
+  std::string prefix = {};
   bool memory_counters = true;  ///< false where memory over time is not known
   TimeWindow window = {};       ///< what lies outside of this time is left out
 };

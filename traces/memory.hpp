@@ -22,8 +22,8 @@ struct MemoryUse {
 struct MemoryPeak {
   MemoryUse use;  ///< the bytes at the peak, by owner
   double at_s = 0;
-  std::uint32_t op =
-      kNoOp;  ///< the op whose allocation made the peak; kNoOp: it is there from the start
+  /// the op whose allocation made the peak; kNoOp: it is there from the start
+  std::uint32_t op = kNoOp;
 };
 
 /// What the memory of a device depends on.

@@ -42,8 +42,8 @@ struct Gap {
   Span span;
   Cause cause;
   std::uint32_t op;  ///< the op that the device waits to start; kNoOp in the drain
-  std::uint32_t message =
-      kNoOp;  ///< with transfer_wait, the op that receives the message in flight
+  /// with transfer_wait, the op that receives the message in flight
+  std::uint32_t message = kNoOp;
 };
 
 /// Calls `report` for every gap of a device, in order.

@@ -49,8 +49,8 @@ struct MeasuredReport {
   std::vector<ReportedParameter> parameters;
   std::vector<MeasuredRowResult> rows;
   std::vector<std::string> notes;
-  std::vector<std::string> stacks =
-      {};                    ///< what the stacks of the predictions were fitted on, if anything
+  /// what the stacks of the predictions were fitted on, if anything
+  std::vector<std::string> stacks = {};
   std::size_t left_out = 0;  ///< rows that should have been predicted and could not; notes say why
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is asked for what candidates take: this process, or others, several candidates at a time; and
-// how much may still be asked, by number, by ops and by time.
+// Obtains what candidates take, from this process or from others, several candidates at a time,
+// within limits on their number, their ops and the time.
 #pragma once
 
 #include "plan/search/search.hpp"
@@ -14,32 +14,35 @@ namespace penstock {
 
 class Answers {
  public:
-  /// Both must outlive it.
+  /// Keeps references to both, which must outlive it.
   Answers(const Problem& problem, const SearchOptions& options)
       : problem_(problem), options_(options) {}
 
+  /// Returns the seconds since it was made.
   double elapsed_s() const;
-  /// May another one be confirmed?
+  /// Returns whether another candidate may be confirmed.
   bool confirms() const;
-  /// Cuts nearest to the bound of an order are confirmed beside the others.
+  /// Returns whether another cut nearest to the bound of an order may be confirmed; these are
+  /// counted by themselves.
   bool confirms_of_orders() const;
-  /// Is there time for another one as long as the longest so far?
+  /// Returns whether there is time for another answer that takes as long as the longest so far.
   bool affordable() const;
-  /// Beside those of orders.
+  /// Returns how many were confirmed, without those of orders.
   std::size_t confirmed() const { return confirmations_ - of_orders_; }
-  /// Counts one that will be asked for.
+  /// Counts a candidate of this family that will be confirmed.
   void confirm(const PlanFamily& family);
   void confirm_of_orders() { ++of_orders_; }
-  /// Counts what is asked for beside them.
+  /// Counts the ops of a candidate of this family that is confirmed beyond the number of
+  /// confirmations.
   void spend(const PlanFamily& family);
 
-  /// The answer of an engine, its time that of the problem's batch. Throws InputError where the
-  /// plan cannot run, SystemError where nothing was answered.
+  /// Returns the answer of an engine, with the time of the problem's batch. Throws InputError where
+  /// the plan cannot run, and SystemError where there was no answer.
   Judgement judgement_of(const Scenario& scenario);
-  /// The same, of what is at the head of `behind`'s queue; see `look`.
+  /// Returns the same for a node; see `look` about `behind` and `best`.
   Judgement judgement_of(const SearchNode& node, SearchQueue& behind, double best);
-  /// What is known of the candidate. Others are asked about those in the queue behind it as well,
-  /// as far as they may be better than the best.
+  /// Returns what the candidate takes. Others are asked about candidates in the queue behind it as
+  /// well, as far as these may cost less than `best`.
   Looked look(const Candidate& candidate, SearchQueue& behind, bool answer, double best);
   Judgement per_batch(Judgement judgement, double samples) const;
 

@@ -83,24 +83,24 @@ namespace penstock {
 
 struct Bound {
   double time_s = 0;
-  double memory_bytes = 0;  ///< of the fullest device
-  bool fits = true;         ///< false: proven not to fit
-  int overfull = -1;        ///< of a candidate that does not fit: the fullest device
+  double memory_bytes = 0;  ///< the memory of the fullest device
+  bool fits = true;         ///< false where it is proven not to fit
+  int overfull = -1;        ///< the fullest device of a candidate that does not fit; else -1
 };
 
 struct OrderBound {
-  double time_s = 0;              ///< 0: nothing is known
-  std::int64_t ops = 0;           ///< that were run
-  std::vector<Candidate> good{};  ///< nearly as fast as that, if they fit
+  double time_s = 0;              ///< the bound; 0: nothing is known
+  std::int64_t ops = 0;           ///< how many ops were run for it
+  std::vector<Candidate> good{};  ///< candidates that are nearly as fast as the bound, if they fit
 };
 
-/// What bounds understand of a problem, each more than the one before. What is not understood gets
-/// no bound that rests on it.
+/// How much of a problem the bounds model; each value includes those before it. A bound that rests
+/// on more is not used.
 enum class Understood : std::uint8_t {
-  work,    ///< what ops take: an update is all of it, divided evenly among the devices
-  cuts,    ///< and what runs of layers take and hold, messages and reductions
-  layers,  ///< and that any so many layers of the middle are alike
-  orders,  ///< and that what a layer adds when it is recomputed is known
+  work,  ///< the work of ops: an update takes at least all of it, divided evenly among the devices
+  cuts,  ///< the time and memory of runs of layers, messages and reductions
+  layers,  ///< that layers in the middle are alike
+  orders,  ///< what recomputing a layer adds
 };
 /// Returns what is understood of a scenario by the features that it has, of a declared list, and by
 /// the keys of its pipeline that are kept: `work` where one of these is none of those that bounds
@@ -108,38 +108,43 @@ enum class Understood : std::uint8_t {
 Understood understood_of(const Scenario& base, const std::vector<std::string>& kept_keys);
 Understood understood_of(const Problem& problem);
 
-/// Bounds of one problem; keeps what it computed. Not thread-safe.
+/// Computes bounds for one problem, and keeps what it computed. Not thread-safe.
 class Bounds {
  public:
   Bounds(const Problem& problem, const Axes& axes)
       : Bounds(problem, axes, understood_of(problem)) {}
   Bounds(const Problem& problem, const Axes& axes, Understood understood);
 
-  /// Whatever schedule and recomputation of the axes is chosen.
+  /// Returns a bound for every schedule and recomputation of the axes.
   Bound bound_of(const Shape& shape);
-  /// Whatever is recomputed. Also gives a candidate that is good by the bound, where one fits.
+  /// Returns a bound for every cut and recomputation. Also sets `good` to a candidate that is good
+  /// by the bound, where one fits.
   Bound bound_of(const PlanFamily& family, Candidate* good = nullptr);
+  /// Returns the bound of a candidate.
   Bound bound_of(const Candidate& candidate);
 
-  /// Of all that recompute as much and perhaps more, in stages of which `more` is true, and that
-  /// fit by their bounds.
+  /// Returns a bound for all candidates that fit by their bounds and recompute as much as this one,
+  /// or, in stages for which `more` is true, as much or more.
   Bound of_what_fits(const Candidate& candidate, const std::vector<bool>& more);
 
-  /// Per stage: the least that all candidates with these layers recompute which fit.
+  /// Returns for each stage the least recomputation of all candidates with these layers that fit.
   std::vector<Recomputation> least_recompute(const Candidate& candidate);
-  /// Recomputes more where that costs least time per byte, until the candidate fits by its bound;
-  /// false: it never does. `overfull`: what a simulation said of its devices.
+  /// Recomputes more where that costs least time per byte, until the candidate fits by its bound.
+  /// Returns false where it never does. `overfull` has the devices that a simulation found too
+  /// full.
   bool make_fit(Candidate& candidate, const Overfull& overfull = {});
-  /// Of a family over all cuts and recomputations, by its order where that is known, else by what
-  /// its microbatches occupy. What is `enough` ends it, and so do `most_ops` that are run.
+  /// Returns a bound for all cuts and recomputations of a family: by the order of its ops where
+  /// that is known, else by the memory that its microbatches occupy. It stops at a bound of
+  /// `enough_s`, and after `most_ops` ops.
   OrderBound of_order(const PlanFamily& family, double enough_s, std::int64_t most_ops);
-  /// Less than bound_of(family), but at once: without orders of ops and without cuts.
+  /// Returns a lower bound than bound_of(family) quickly, without orders of ops and without cuts.
   Bound rough(const PlanFamily& family);
 
-  double capacity_bytes() const { return capacity_; }  ///< of the largest device; infinite: unknown
+  /// Returns the memory of the largest device; infinite where it is not known.
+  double capacity_bytes() const { return capacity_; }
 
  private:
-  /// A recomputation of a stage: what runs of layers then take and hold.
+  /// A recomputation of a stage, and what runs of layers take and hold with it.
   struct Level {
     Recomputation recompute;
     StageTable* time;
@@ -150,7 +155,8 @@ class Bounds {
   Level level_of(const Shape& shape, const Recomputation& recompute);
   bool more(Cut& cut, std::size_t stage);
   StageTable& table(const Shape& shape, const Recomputation& recompute);
-  /// The least recomputation first; of schedules with checkpoints what `checkpoint` says.
+  /// Returns the recomputations of a family, the least first; of schedules with checkpoints, that
+  /// of its `checkpoint`.
   std::vector<Level> levels(const PlanFamily& family);
   Cut cut_of(const Candidate& candidate);
   double held_bytes(const Cut& cut, std::size_t device, const Held& stash) const;
@@ -166,12 +172,12 @@ class Bounds {
   double added_to_both_s(const PlanFamily& family, std::size_t level);
   double least_held_bytes(const Cut& cut, std::size_t device, std::uint32_t stage,
                           const Level& level) const;
-  /// A message between two devices, and the reduction of a stage.
+  /// Return the least seconds of a message between two devices, and of the reduction of a stage.
   double message_s(double bytes) const;
   double least_message_s(StageTable& time) const;
   double reduce_s(const PlanFamily& family, double bytes) const;
   double reduce_s(const Shape& shape, double bytes) const;
-  /// Can a device hold a stage that recomputes so, with all of a stash?
+  /// Returns whether a device can hold a stage with this recomputation and all of a stash.
   bool holds(const StagePart& part, const Held& stash) const;
   std::vector<int> most_layers(const PlanFamily& family);
   /// By layers of a device; `convex`: of real numbers of recomputed layers, `whole`: of integers.

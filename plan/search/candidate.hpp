@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the search chooses among: everything `pipeline` says in a scenario, and its schedule.
+// What the search chooses among: everything that `pipeline` has in a scenario, and the schedule.
 //
 // Choices are made from coarse to fine: a *shape* (depth, width, tensor degree, microbatch size), a
 // *family* (a shape with its schedule, chunks and arrangement of ranks on GPUs), a *candidate* (a
@@ -21,16 +21,16 @@ namespace penstock {
 
 struct Shape {
   int depth = 1;   ///< p, devices of a pipeline
-  int width = 1;   ///< replicas
+  int width = 1;   ///< replicas of every stage
   int tensor = 1;  ///< GPUs of every device
   std::int64_t microbatch_size = 1;
   std::int64_t microbatches = 1;    ///< per update and replica
-  bool sequence_parallel = false;   ///< of several tensor ranks
-  Sharded sharded = Sharded::none;  ///< among several replicas
+  bool sequence_parallel = false;   ///< requires several tensor ranks
+  Sharded sharded = Sharded::none;  ///< requires several replicas
   int context = 1;                  ///< groups of GPUs that divide every sequence
 
   int gpus() const { return depth * width * tensor * context; }
-  /// GPUs that hold the same weights and add up their gradients.
+  /// Returns the number of GPUs that hold the same weights and all-reduce their gradients.
   int sharers() const { return width * context; }
   bool operator==(const Shape&) const = default;
 };
@@ -48,14 +48,14 @@ struct PlanFamily {
   const Schedule* schedule = nullptr;
   int chunks = 1;
   Arrangement arrangement{};
-  /// Of schedules with checkpoints (torchgpipe), whose stages are not told apart.
+  /// The checkpoints of a schedule that has them (torchgpipe), alike for all stages.
   Checkpoint checkpoint = Checkpoint::never;
 
-  /// Virtual stages, each with layers of its own.
+  /// Returns the number of virtual stages that have layers of their own.
   int stages() const;
-  /// The shape as schedules see it, of one update.
+  /// Returns the shape of one update as schedules see it.
   ScheduleShape schedule_shape() const;
-  /// Does the schedule admit it? Not asked of costs.
+  /// Returns whether the schedule admits it, whatever the costs.
   bool admitted() const;
   std::string describe() const;
 };
@@ -66,30 +66,32 @@ struct Candidate {
   std::vector<Recomputation> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
 };
 
-/// All that a plan says: a candidate's, or that of a published planner, whose stages may have
-/// different numbers of replicas and GPUs of their own.
+/// A plan: that of a candidate, or of a published planner, whose stages may differ in their
+/// replicas and name their GPUs.
 struct Choice {
-  PlanFamily family;                       ///< its width: of the stage with the most replicas
-  std::vector<int> layers;                 ///< per virtual stage, of the model; empty: balanced
+  PlanFamily family;        ///< its width is that of the stage with the most replicas
+  std::vector<int> layers;  ///< layers of the model per virtual stage; empty: balanced
   std::vector<Recomputation> recompute{};  ///< per virtual stage; empty: none, or by checkpoints
   std::vector<int> widths{};               ///< per stage; empty: all have the family's
-  bool divided = false;       ///< the replicas of a stage divide each microbatch among them
+  bool divided = false;       ///< whether the replicas of a stage divide each microbatch among them
   std::vector<int> placed{};  ///< GPUs, stage after stage; empty: as the family is arranged
-  bool overlaps = false;      ///< gradients are reduced beside the last backward, bucket by bucket
+  /// whether gradients are reduced beside the last backward, bucket by bucket
+  bool overlaps = false;
 
   int gpus() const;
 };
 
-/// Values of each choice.
+/// The values of each choice that the search may take.
 struct Axes {
   std::vector<const Schedule*> schedules;
   std::vector<int> depths, widths, tensors;
   std::vector<int> contexts{1};
   std::vector<std::int64_t> microbatch_sizes;
-  std::vector<Recomputation> recomputes;  ///< of a stage, the least first
-  bool single_layers = false;  ///< a stage that may recompute none or all may recompute some
-  std::vector<bool> sequence_parallel;  ///< what is tried first before
-  std::vector<Sharded> sharded;         ///< the same
+  std::vector<Recomputation> recomputes;  ///< those of a stage, the least first
+  /// whether a stage that may recompute none or all layers may recompute some
+  bool single_layers = false;
+  std::vector<bool> sequence_parallel;  ///< what is tried first stands first
+  std::vector<Sharded> sharded;         ///< what is tried first stands first
 
   std::vector<int> chunks;
   std::vector<Arrangement> arrangements;
@@ -97,18 +99,20 @@ struct Axes {
 
 inline constexpr std::string_view kCheckpointNames[] = {"always", "except_last", "never"};
 
-/// What a scenario's keys say of what a choice recomputes. `layers`: of `recompute_method: block`,
-/// where stages recompute some of theirs; with it the others are `full`, too, of none or of all.
+/// The values of a scenario's keys about recomputation. Where stages recompute some of their
+/// layers, `layers` has the number of each stage (`recompute_method: block`), and every stage is
+/// `full`, with none, some or all of its layers.
 struct RecomputeKeys {
   PerStage<Recompute> recompute = Recompute::none;
   std::optional<PerStage<int>> layers{};
 };
+/// Returns the values of the keys that make a choice recompute what it does.
 RecomputeKeys recompute_keys(const Choice& choice);
 
-/// Of the axes, the least first, each once.
+/// Returns the recomputations of the axes, the least first, each once.
 std::vector<Recomputation> recomputes_of(const Axes& axes);
 
-/// What a schedule with checkpoints may do where stages may recompute so.
+/// Returns the checkpoints that a schedule may have where stages may have these recomputations.
 std::vector<Checkpoint> checkpoints_of(const std::vector<Recomputation>& stages);
 
 /// Why a scenario with perturbations is not planned.
@@ -116,25 +120,28 @@ inline constexpr const char* kPlansAreUndisturbed =
     "plans are searched for an undisturbed run: leave the perturbations out (--set "
     "'perturbations={}'), and put them into the plan's scenario to see what they do to it";
 
-/// What a plan makes of a key of the scenario that is planned.
+/// How a plan treats a key of the scenario that is planned.
 enum class Treatment : std::uint8_t {
-  chosen,        ///< by the search, or kept as a value of what it chooses
-  kept,          ///< as it is given
-  of_given_job,  ///< of the schedule that the job has: plans have its usual value, which is said
-  refused,       ///< where it says anything
+  chosen,  ///< the search chooses its value, or keeps the given one among those it chooses
+  kept,    ///< every plan has the value that is given
+  /// it belongs to the job's schedule; plans have the usual value, which a note says
+  of_given_job,
+  refused,  ///< it is an error to give it
 };
 /// Returns the treatment of a key of `section`, "scenario" or "pipeline", by its name in the keys'
 /// table; none: the search does not know the key, and refuses it.
 std::optional<Treatment> treatment_of(std::string_view section, std::string_view key);
 
-/// What is trained on what: a scenario without its choices.
+/// The problem of a search: a scenario without its choices, that is, which model is trained on
+/// which cluster.
 class Problem {
  public:
-  /// `document`: a scenario; its model, cluster, software, transfers, and of its pipeline what the
-  /// search does not choose (optimizer_sync, reduction; context, sequence_parallel and
-  /// shard where they are given) are taken over. `batch`: samples per update; 0:
-  /// those of the scenario. `headroom`: share of the devices' memory that plans leave free. Throws
-  /// InputError, also for what plans can neither choose nor keep (perturbations).
+  /// Makes the problem of a scenario, of which it takes over the model, the cluster, the software,
+  /// the transfers, and what the search does not choose of the pipeline (optimizer_sync, reduction;
+  /// context, sequence_parallel and shard where they are given). `batch` is the
+  /// number of samples per update, 0 that of the scenario; `headroom` is the share of the devices'
+  /// memory that plans leave free. Throws InputError, also for what plans can neither choose nor
+  /// keep (perturbations).
   Problem(Value document, std::string origin, std::int64_t batch, double headroom = 0);
   Problem(const std::string& text, const std::string& origin, std::int64_t batch,
           double headroom = 0)
@@ -146,64 +153,73 @@ class Problem {
   const Scenario& base() const { return base_; }
   std::int64_t batch() const { return batch_; }
   double headroom() const { return headroom_; }
-  /// Ops of an update, on all devices, up to which a plan is looked at: what is longer cannot be
-  /// simulated, or not in the time there is.
+  /// Returns the most ops of an update, on all devices, that a plan may have; a longer one cannot
+  /// be simulated, or not in the time there is.
   std::int64_t most_ops() const { return most_ops_; }
   void set_most_ops(std::int64_t most) { most_ops_ = std::min(most, most_ops_); }
-  /// Do candidates with sequence parallelism exchange beside products?
+  /// Returns whether candidates with sequence parallelism exchange beside products.
   bool tensor_overlap() const { return tensor_overlap_; }
-  /// Do candidates with tensor ranks send parts of messages?
+  /// Returns whether each tensor rank sends its part of a message.
   bool transfers_divided() const { return transfers_divided_; }
-  /// That the search can cut between: those of a long profile are joined until few are left.
+  /// Returns the number of layers that the search can cut between; those of a long profile are
+  /// joined into fewer.
   int layers() const { return static_cast<int>(joined_.size()); }
-  /// The layers of the model in consecutive runs of layers of the search.
+  /// Returns the numbers of the model's layers in consecutive runs of layers of the search.
   std::vector<int> in_model(const std::vector<int>& runs) const;
-  /// All of them.
+  /// Returns the number of the model's layers.
   int layers_in_model() const;
   int gpus() const { return base_.cluster.devices(); }
 
-  /// The scenario with only those groups of nodes whose GPUs are of this kind; none where its
-  /// cluster does not say its groups.
+  /// Returns the scenario with only those groups of nodes whose GPUs are of this kind; none where
+  /// its cluster does not list groups.
   std::optional<Value> document_of_kind(const std::string& device) const;
 
-  /// All values: depths up to the layers; widths, microbatch sizes that divide the batch; tensor
-  /// degrees that divide the model, within a node; chunks up to the layers; the schedules that keep
-  /// one version of the weights, with `asynchronous` all.
+  /// Returns all values: depths up to the layers; widths and microbatch sizes that divide the
+  /// batch; tensor degrees that divide the model, within a node; chunks up to the layers; the
+  /// schedules that keep one version of the weights, or all with `asynchronous`.
   Axes axes(bool asynchronous) const;
 
+  /// Returns the plan of a candidate.
   Choice choice(const Candidate& candidate) const;
-  /// The plan as a scenario. Throws InputError when it cannot be one, or has too many ops.
+  /// Returns the plan as a scenario. Throws InputError when it cannot be one, or has too many ops.
   Scenario resolve(const Choice& choice) const;
   Scenario resolve(const Candidate& candidate) const { return resolve(choice(candidate)); }
-  /// Of what was simulated last: plans that differ in their layers only have the same.
+  /// Returns the programs that were made lately; plans that differ only in their layers have the
+  /// same.
   ProgramCache* programs() const { return programs_.get(); }
-  /// The layers of its stages that `split: balanced` gives a plan, which knows unlike devices.
+  /// Returns the layers of the stages that `split: balanced` gives a plan; it takes unlike devices
+  /// into account.
   std::vector<int> balanced(Choice choice) const;
 
-  /// Gradients are reduced in rings, after the last backward.
+  /// Returns whether gradients are reduced in rings, after the last backward.
   bool plain_reduction() const { return plain_reduction_; }
-  /// May a plan choose to reduce gradients beside the last backward, which costs nothing to set up?
-  /// Not where the scenario or its software says how.
+  /// Returns whether a plan may choose to reduce gradients beside the last backward: not where the
+  /// scenario or its software says how they are reduced.
   bool may_overlap(const PlanFamily& family) const;
-  /// Does selective recomputation free memory? Not where flash attention keeps no probabilities.
+  /// Returns whether selective recomputation frees memory; it does not where flash attention keeps
+  /// no probabilities.
   bool selective_frees() const;
-  /// Can a model of this sequence length be divided so? Never among one.
+  /// Returns whether so many tensor ranks (more than one) can divide the sequences of the model.
   bool admits_sequence_parallel(int tensor) const;
-  /// Can its context ranks divide every sequence, as Megatron does, into two pieces each?
+  /// Returns whether the context ranks can divide every sequence into two pieces each, as Megatron
+  /// does.
   bool cuts_sequences(const Shape& shape) const;
-  /// What the scenario says; none: the search chooses.
+  /// Return what the scenario says; none where the search chooses.
   std::optional<bool> sequence_parallel() const { return sequence_parallel_; }
   std::optional<Sharded> sharded() const { return sharded_; }
-  /// Are updated weights gathered during the next forward?
+  /// Returns whether updated weights are gathered during the next forward.
   bool gathers_late() const { return gathers_late_; }
-  /// The degree of context parallelism that the scenario says; none: the search chooses.
+  /// Returns the degree of context parallelism that the scenario says; none where the search
+  /// chooses.
   std::optional<int> context() const { return context_; }
-  /// Why the scenario itself cannot run, which others of its shape can; "": it can.
+  /// Returns why the scenario itself cannot run although others of its model and cluster can; ""
+  /// where it can.
   const std::string& why_not_as_given() const { return why_not_as_given_; }
   void set_why_not_as_given(std::string why) { why_not_as_given_ = std::move(why); }
-  /// Keys of the pipeline that all plans have as they are given.
+  /// Returns the keys of the pipeline that all plans have as they are given.
   std::vector<std::string> kept_keys() const;
-  /// Keys of the pipeline that belong to the job as given, such as its schedule's group.
+  /// Returns the keys of the pipeline that belong to the job as given, such as its schedule's
+  /// group.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
@@ -233,20 +249,23 @@ class Problem {
 std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const Axes& axes,
                                                   int sharers, int tensor, int depth);
 
-/// What is not looked at as it takes too long to simulate, and what would help; "": all is.
+/// Returns a note on what is left out because it takes too long to simulate, and what would help;
+/// "" where nothing is.
 std::string too_long_text(const Problem& problem, const Axes& axes);
 
-/// Compute ops of an update, on all devices.
+/// Returns the number of compute ops of an update, on all devices.
 std::int64_t ops_of(const Shape& shape, int stages);
 
 /// Calls `take` with each depth, width, tensor and context degree that fit on the GPUs.
 void for_each_mesh(const Problem& problem, const Axes& axes,
                    const std::function<void(int, int, int, int)>& take);
 
-/// All that fit on the GPUs, divide the batch and have no more ops than the problem allows.
+/// Returns all shapes that fit on the GPUs, divide the batch and have no more ops than the problem
+/// allows.
 std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes);
 
-/// Batches that a run needs for a steady state: one where the pipeline drains at every update.
+/// Returns how many batches a run needs for a steady state: one where the pipeline drains at every
+/// update.
 std::uint32_t batches_of(const Choice& choice);
 
 }  // namespace penstock

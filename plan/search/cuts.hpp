@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ways to cut layers into stages of at least one.
+// Enumerates all ways to cut layers into stages of at least one layer.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-/// Number of ways to cut so many layers into stages; at most `most` + 1.
+/// Returns the number of ways to cut so many layers into stages, but at most `most` + 1.
 std::size_t count_cuts(int layers, int stages, std::size_t most);
 
 /// Calls `visit` with every cut, in lexical order.

@@ -25,36 +25,40 @@ namespace penstock {
 
 struct FoundPlan {
   Choice choice;
-  Judgement judgement;  ///< its time is that of the problem's batch
+  Judgement judgement;  ///< with the time of the problem's batch
   double cost = 0;
   double throughput_samples_per_s = 0;
-  std::string from = {};  ///< the published planner whose plan it began with; empty: none
-  /// Other schedules that were found to order the same ops alike on every device.
+  std::string from = {};  ///< the published planner whose plan it started from; empty: none
+  /// Other schedules that were found to order the ops in the same way on every device.
   std::vector<std::string> also = {};
-  /// Among the alternatives: "speed", "memory", "simplicity". Empty where there are none.
+  /// What it is best at among the alternatives: "speed", "memory", "simplicity". Empty where there
+  /// are none.
   std::vector<std::string> best_at = {};
 };
 
-/// Things to set up beside plain 1F1B, of those above; 0 to 5.
+/// Returns how many of the things above have to be set up beside plain 1F1B, 0 to 5.
 int things_to_set_up(const Choice& choice);
 
-/// What the model is off by: the median error of times of a published iteration is 2 to 5 % in most
-/// sets of docs/scoreboard.md, and plans that differ by less cannot be told apart.
+/// The error of the model: the median error of iteration times is 2 to 5 % in most sets of
+/// docs/scoreboard.md, and plans that differ by less cannot be told apart.
 inline constexpr double kModelError = 0.03;
+/// Returns whether a cost is as good as the best within the model's error.
 inline bool as_good(double cost, double best) { return cost <= best * (1 + kModelError); }
 
-/// Has the software (a shipped stack's name) the plan's schedule? True of what is not known.
+/// Returns whether the software (a shipped stack's name) has the plan's schedule; true where that
+/// is not known.
 bool runs_in(std::string_view software, const Choice& choice);
 
-/// Of equally fast plans the least is the one to run: of those that the software has, the simplest
-/// by the degrees and techniques that it needs, then by the tensor degree and the depth.
+/// Returns a key by which equally fast plans are compared; the least is the one to run. Plans that
+/// the software has come first, then those that need fewer degrees and techniques, then those of
+/// lower tensor degree and depth.
 std::tuple<bool, int, int, int> simplicity(const Choice& choice, std::string_view software = "");
 
 class KeptPlans {
  public:
   explicit KeptPlans(const Problem& problem) : problem_(problem) {}
 
-  /// Of two as good the earlier.
+  /// Keeps a plan; of two that do the same, the better one, and of equals the earlier.
   void keep(FoundPlan plan);
 
   bool empty() const { return plans_.empty(); }
@@ -62,15 +66,17 @@ class KeptPlans {
   const FoundPlan& best() const { return plans_.front(); }
   const std::vector<FoundPlan>& all() const { return plans_; }
 
-  /// Is one of them no more expensive, no larger and no less simple?
+  /// Returns whether one of the plans is no more expensive, no larger and no less simple.
   bool dominated(double cost, double memory_bytes, const Choice& choice) const;
 
-  /// The one to run, the simplest of those as good as the best; none where nothing is kept.
+  /// Returns the plan to run, the simplest of those as good as the best; null where nothing is
+  /// kept.
   const FoundPlan* to_run() const;
 
-  /// The best and the one to run, whatever `most` is; the simplest and the smallest of those at
-  /// most `kSlowest` times as expensive, then what is dominated by none, then the others, of these
-  /// one of each idea, with `all_degrees` one of each idea and its degrees; best first.
+  /// Returns the plans to offer, best first: the best and the one to run, whatever `most` is; the
+  /// simplest and the smallest of those at most `kSlowest` times as expensive; then plans that are
+  /// not dominated; then others, one of each idea, or, with `all_degrees`, one of each idea and its
+  /// degrees.
   std::vector<FoundPlan> offer(std::size_t most, bool all_degrees = false) const;
 
   static constexpr double kSlowest = 1.5;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The least c z over 0 <= z <= u under rows a z <= b that are added one after the other, c >= 0: a
-// dual simplex in dictionaries (Chvatal, "Linear Programming", 1983, chapters 2 and 10). Dense, for
-// some hundred variables and rows.
+// Minimises c z over 0 <= z <= u under rows a z <= b that are added one after the other, with c >=
+// 0, by a dual simplex method in dictionaries (Chvatal, "Linear Programming", 1983, chapters 2 and
+// 10). It is dense, for some hundred variables and rows.
 //
-// What it says does not depend on the rounding of many pivots: multipliers y >= 0 of the rows,
-// which it ends with, prove of themselves (Neumaier and Shcherbina, Math. Programming 99, 2004)
-// that
+// Its answer does not depend on the rounding of many pivots: it ends with multipliers y >= 0 of the
+// rows, which by themselves prove (Neumaier and Shcherbina, Math. Programming 99, 2004) that
 //     c z >= -y b + sum_j min(0, c_j + (y a)_j) u_j,
 // and that there is no z where y b < sum_j min(0, (y a)_j) u_j.
 #pragma once
@@ -17,17 +16,17 @@ namespace penstock {
 
 class LinearProgram {
  public:
-  /// `most`: u, of each variable.
+  /// Makes a program with c = `costs` and u = `most`.
   LinearProgram(std::vector<double> costs, std::vector<double> most);
 
-  /// `row`: a number for each variable.
+  /// Adds a row, which has a number for each variable.
   void add_row(const std::vector<double>& row, double at_most);
-  /// What the value is at least, but for too many pivots the least there is; infinite: no z keeps
-  /// all rows.
+  /// Returns a lower bound on the least value: infinity where no z keeps all rows, and the value
+  /// itself unless it takes too many pivots.
   double solve();
-  /// The variables where it is least.
+  /// Returns the variables at the least value.
   std::vector<double> values() const;
-  /// Multiplications of all pivots so far.
+  /// Returns the number of multiplications of all pivots so far.
   double work() const { return work_; }
 
  private:

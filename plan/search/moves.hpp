@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The finishing moves of a search: changes of a plan that may make it better.
 //
-// Of many cuts only those best by their bounds, which take all devices for alike, are simulated, of
-// a start one: these try others, one change at a time.
+// Of many cuts the search simulates only those that are best by their bounds, which take all
+// devices for alike, and of a start only one cut. The moves try others, one change at a time.
 #pragma once
 
 #include "plan/search/kept_plans.hpp"
@@ -14,16 +14,16 @@ namespace penstock {
 
 class Moves {
  public:
-  /// Is the choice better? Then it is kept.
+  /// Returns whether the choice is better, and keeps it then.
   using Improves = std::function<bool(const Choice&)>;
 
   Moves(const Problem& problem, const RecomputeSteps& steps) : problem_(problem), steps_(steps) {}
 
-  /// Tries one after the other, until one is better; false: none is.
+  /// Tries one move after the other until one is better. Returns whether one is.
   bool improve(const FoundPlan& plan, const Improves& improves) const;
-  /// As `split: balanced` has the layers.
+  /// Tries the layers of `split: balanced`. Returns whether they are better.
   bool balances_layers(const FoundPlan& plan, const Improves& improves) const;
-  /// Those layers; empty where it cannot be.
+  /// Returns these layers; none where there is no such split.
   std::vector<int> balanced_layers(const Choice& choice) const;
 
  private:

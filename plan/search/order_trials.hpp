@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families whose cuts are not all visited, looked into by the order of their ops: what it proves of
-// all cuts, and the cuts that are nearest to that, which are tried. A little of each family, and
-// more of those that hold the gap. Of orders that are searched for and take long to find, the cut
-// whose order repeats soonest (there_and_back.hpp) is tried.
+// Looks into families whose cuts are not all visited, by the order of their ops: it finds what the
+// order proves for all cuts, and tries the cuts that are nearest to that bound. It does a little
+// work for each family, and more for those that hold the gap. Where orders are searched for and
+// take long to find, it tries the cut whose order repeats soonest (there_and_back.hpp).
 #pragma once
 
 #include "plan/search/bound.hpp"
@@ -23,13 +23,13 @@ class OrderTrials {
  public:
   /// What the search does for it.
   struct Tries {
-    std::function<bool()> more;  ///< is there time for more?
-    /// Evaluates a cut and confirms it where that is worth it; `sample`: of some that stand for
-    /// all, which may be changed until it fits.
+    std::function<bool()> more;  ///< returns whether there is time for more
+    /// Evaluates a cut, and confirms it where that is worth it. With `sample` the cut is one of
+    /// some that stand for all, and may be changed until it fits.
     std::function<void(const Candidate&, bool sample)> cut;
   };
 
-  /// All must outlive it.
+  /// Keeps references to all, which must outlive it.
   OrderTrials(const Problem& problem, const SearchOptions& options, const RecomputeSteps& steps,
               Bounds& bounds, const KeptPlans& kept, Tries tries)
       : problem_(problem),
@@ -39,17 +39,17 @@ class OrderTrials {
         kept_(kept),
         try_(std::move(tries)) {}
 
-  /// The bound on the cost that a family's order proves, and the ops that were run for it now. The
-  /// cuts that are nearest to it are tried.
+  /// Returns the bound on the cost that a family's order proves, and how many ops were run for it
+  /// now. Tries the cuts that are nearest to the bound.
   std::pair<double, std::int64_t> bound_of(const PlanFamily& family, std::int64_t most_ops);
 
-  /// Raises the least costs of families whose cuts are not all visited, the least first. `open`: to
-  /// which a trial may add.
+  /// Raises the least costs of families whose cuts are not all visited, the least first. A trial
+  /// may add to `open`.
   void look_into(std::vector<OpenFamily>& open);
 
-  /// Of families of orders that are searched for, too large for that: what their memory proves, and
-  /// of two chunks there and back the cut whose order repeats soonest, of the one that could be
-  /// best. True: there was one, whose cuts were tried.
+  /// Looks into families whose orders are searched for and too large for that: finds what their
+  /// memory proves, and, for the family of two chunks there and back that could be best, tries the
+  /// cut whose order repeats soonest. Returns whether there was such a family.
   bool look_there_and_back(std::vector<OpenFamily>& open);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What planners answer as JSON: our own search, and the published ones.
+// Writes the answers of planners as JSON: of our own search, and of the published ones.
 #pragma once
 
 #include "base/json.hpp"
@@ -10,13 +10,13 @@ namespace penstock {
 
 Json to_json(const FullPlan& plan);
 
-/// The answer of the task's planner.
+/// Returns the answer of the task's planner.
 Json to_json(const PlanTask& task, const PlanResult& result);
 
-/// What `simulate` says; none: it was not asked, or the plan does not run.
+/// Returns the simulated samples per second; none where the plan was not simulated or does not run.
 std::optional<double> simulated_samples_per_s(const Plan& plan);
 
-/// The plan that is recommended, or the job as given. Requires a plan.
+/// Returns the plan that is recommended, which may be the job as given. Requires a plan.
 const Offer& recommended_offer(const FullPlan& full);
 
 }  // namespace penstock

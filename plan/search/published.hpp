@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of published planners as scenarios of a problem, so that one simulator answers for all.
+// Makes scenarios of the plans of published planners, so that one simulator answers for all.
 //
-// PipeDream's plans keep a weight version per microbatch in flight, their replicas take turns and
-// may differ in number from stage to stage; a stage of DAPPLE divides each microbatch among its
-// replicas, where the samples allow it, else they take turns, too (of the batch, as much as every
-// replica can have equally often); both name their devices. A plan of PipeDream's with one
-// stage is data parallelism.
+// PipeDream's plans keep a weight version per microbatch in flight; their replicas take turns and
+// may differ in number from stage to stage. A stage of DAPPLE divides each microbatch among its
+// replicas where the samples allow it; otherwise its replicas take turns, too, with the largest
+// part of the batch that all replicas can share equally. Both name their devices. A plan of
+// PipeDream's with one stage is data parallelism.
 #pragma once
 
 #include "plan/plan.hpp"
@@ -13,19 +13,19 @@
 
 namespace penstock {
 
-/// The plan as it would be run. Precondition: it has stages, counted in layers of a chain.
+/// Returns the plan as it would be run. Requires that it has stages, counted in layers of a chain.
 Choice choice_of(const Plan& plan);
 
-/// The same with as many microbatches as make updates of the problem's batch, of PipeDream, which
-/// updates once per microbatch, with as large ones; none where its replicas, which take turns,
-/// cannot. Throws InputError where the choice is no scenario.
+/// Returns the choice with as many microbatches as make updates of the problem's batch; for
+/// PipeDream, which updates after each microbatch, with as large ones. Returns none where replicas
+/// that take turns cannot make such updates. Throws InputError where the choice is no scenario.
 std::optional<Choice> with_batch_of(const Problem& problem, Choice choice);
 
-/// What plans are asked by: `simulate`, with the engine that their links need. `problem` must
-/// outlive it.
+/// Returns a function for PlanRequest::simulate, which uses the engine that the plan's links need.
+/// `problem` must outlive it.
 std::function<SimulatedPlan(const Plan&, bool alone)> simulator(const Problem& problem);
 
-/// A model that is cut in its order of execution only, as scenarios are: states are its chain.
+/// A model that is cut only in its order of execution, as scenarios are: its states are its chain.
 class ChainModel : public PlanModel {
  public:
   /// `model` must outlive it.

@@ -35,110 +35,115 @@ struct Start {
   Choice choice;
 };
 
-/// What became of it.
+/// The evaluation of a start.
 struct StartResult {
   Judgement judgement;
   double throughput_samples_per_s = 0;
-  std::string why_not;  ///< it does not fit, or cannot run
+  std::string why_not;  ///< why it does not fit or cannot run
 };
 
 enum class Objective : std::uint8_t {
-  throughput,  ///< least time of an update
-  /// Least memory of the fullest device; of equals the fastest that was found: a candidate that can
-  /// only equal the best is not looked into.
+  throughput,  ///< the least time of an update
+  /// The least memory of the fullest device; of equals the fastest that was found, as a candidate
+  /// that can only equal the best is not looked into.
   memory,
-  price,  ///< least time of an update times its GPUs
-  time,   ///< least time to train: as throughput, since the batch is given
+  price,  ///< the least product of the time of an update and the GPUs
+  time,   ///< the least time to train, which is that of throughput, as the batch is given
 };
 inline constexpr std::string_view kObjectiveNames[] = {"throughput", "memory", "price", "time"};
 
 struct SearchOptions {
   Objective objective = Objective::throughput;
-  std::size_t most_cuts = 4096;         ///< of a family, all of which are visited
-  std::size_t most_evaluations = 3000;  ///< by the exact engine as a bound
-  std::size_t most_confirmations = 8;   ///< by `confirm`
-  /// Compute ops of all that `confirm` simulates, the first one excepted: what shares links takes
-  /// longest.
+  std::size_t most_cuts = 4096;         ///< the most cuts of a family of which all are visited
+  std::size_t most_evaluations = 3000;  ///< the most evaluations by the exact engine as a bound
+  std::size_t most_confirmations = 8;   ///< the most calls of `confirm`
+  /// The most compute ops that `confirm` simulates in all, after the first plan; plans that share
+  /// links take longest.
   std::int64_t most_confirmed_ops = 1'500'000;
-  /// Ops of an update (2 p v m) up to which schedules that search for their order are looked into:
-  /// theirs takes seconds for a large pipeline. Larger ones remain as their bounds, but for one of
-  /// two chunks there and back (most_trials).
+  /// The most ops of an update (2 p v m) of schedules that search for their order, which takes
+  /// seconds for a large pipeline. Larger ones remain as their bounds, except for one of two chunks
+  /// there and back (most_trials).
   std::int64_t most_searched_ops = 2048;
-  /// Of so many virtual stages and microbatches.
+  /// Returns whether the order for so many virtual stages and microbatches takes too long to find.
   bool order_takes_too_long(const Schedule& schedule, std::int64_t stages,
                             std::int64_t microbatches) const {
     return schedule.looks_at_costs && 2 * stages * microbatches > most_searched_ops;
   }
-  /// Ops that are run to look into families by their order (Bounds::of_order).
+  /// The most ops that are run to look into families by their order (Bounds::of_order).
   std::int64_t most_order_ops = 30'000'000;
-  /// Cuts that are tried for orders which are searched for, of pipelines too large for that
-  /// (there_and_back.hpp), for each time that is aimed at.
+  /// The most cuts that are tried, for each time that is aimed at, where the pipeline is too large
+  /// to search for its order (there_and_back.hpp).
   std::size_t most_trials = 300;
-  std::size_t top = 5;             ///< plans (kept_plans.hpp)
-  bool all_degrees = false;        ///< of an idea, also with other degrees
-  bool uniform_recompute = false;  ///< every stage recomputes alike
+  std::size_t top = 5;             ///< how many plans are offered (kept_plans.hpp)
+  bool all_degrees = false;        ///< whether plans of one idea with different degrees are offered
+  bool uniform_recompute = false;  ///< whether every stage recomputes alike
   std::vector<Start> starts = {};
-  /// May a start that makes updates of other than the problem's samples be the answer? Else it is
-  /// taken with as many microbatches as make them, or not at all.
+  /// Whether a start whose updates have other samples than the problem's may be the answer.
+  /// Otherwise it is taken with as many microbatches as make such updates, or not at all.
   bool other_batches = false;
-  /// Changes of the best plan (layers over a boundary between two stages, less recomputation) that
-  /// are tried at most.
+  /// The most changes of the best plan that are tried (layers moved over a boundary between stages,
+  /// less recomputation).
   std::size_t most_moves = 400;
-  /// Time after which nothing more is looked into: two thirds are for candidates, the rest for
-  /// `confirm`, which is asked once in any case. Answers then depend on the machine's speed.
+  /// The time after which nothing more is looked into. Two thirds of it are for candidates, the
+  /// rest for `confirm`, which is called once in any case. With a limit, answers depend on the
+  /// machine's speed.
   double most_seconds = std::numeric_limits<double>::infinity();
-  /// The answer where `exact` is not valid (`fluid`); none: those remain bounds. A plan for which
-  /// it throws InputError cannot run; SystemError says nothing about the plan, which remains as its
-  /// bound.
+  /// Returns the answer where `exact` is not valid (by `fluid`). Where it is not set, such plans
+  /// remain bounds. A plan for which it throws InputError cannot run; SystemError says nothing
+  /// about the plan, which remains a bound.
   std::function<Judgement(const Scenario&)> confirm = nullptr;
-  /// Asked instead of this process, with candidates that are probably next: the plans are the same,
-  /// where no time limit ends the search. None: this process.
+  /// Other processes that evaluate candidates in place of this one, along with candidates that are
+  /// probably next. The plans are the same unless a time limit ends the search.
   std::optional<Others> others = {};
-  /// Told of progress: evaluations made, the best cost so far (infinite: none), the least bound.
+  /// Is told the evaluations made, the best cost so far (infinite: none) and the least bound.
   std::function<void(std::size_t, double, double)> progress = nullptr;
 };
 
-/// What became of all shapes, families or cuts that were made.
+/// Counts of all shapes, families or cuts that were made, by what happened to them.
 struct Tally {
   std::size_t made = 0;
-  std::size_t refused = 0;    ///< the schedule does not admit it, or it cannot run
-  std::size_t too_large = 0;  ///< proven not to fit
-  std::size_t worse = 0;      ///< proven no better than the best
-  std::size_t opened = 0;     ///< shapes, families: looked into; cuts: evaluated
-  std::size_t left = 0;       ///< a limit ended the search; they are in the gap
+  std::size_t refused = 0;    ///< those that the schedule does not admit or that cannot run
+  std::size_t too_large = 0;  ///< those proven not to fit
+  std::size_t worse = 0;      ///< those proven no better than the best
+  std::size_t opened = 0;  ///< shapes and families that were looked into, cuts that were evaluated
+  std::size_t left = 0;    ///< those left when a limit ended the search, which are in the gap
 
   bool adds_up() const { return made == refused + too_large + worse + opened + left; }
 };
 
 struct SearchResult {
   std::vector<FoundPlan> plans;  ///< alternatives (kept_plans.hpp), best first
-  std::vector<FoundPlan> found;  ///< all that were simulated and fit, best first
-  double lower_bound = 0;        ///< on the cost of every plan there is
-  /// best / lower_bound - 1; 0: proven best; none: there is no plan, or no bound above 0.
+  std::vector<FoundPlan> found;  ///< all plans that were simulated and fit, best first
+  double lower_bound = 0;        ///< a lower bound on the cost of every plan
+  /// best / lower_bound - 1. It is 0 where the best is proven, and none without a plan or a bound
+  /// above 0.
   std::optional<double> gap;
-  std::string gap_held_by;  ///< the family whose cuts could be that good; empty: none
-  /// The same of plans whose order of ops does not depend on costs: of others little is proven.
+  std::string gap_held_by;  ///< the family whose cuts could be as good as the bound; empty: none
+  /// The same for plans whose order of ops does not depend on costs; for others little is proven.
   double known_orders_lower_bound = 0;
   std::optional<double> known_orders_gap;
   std::string known_orders_gap_held_by;
   Tally shapes, families, cuts;
-  std::size_t represented = 0;  ///< families with more cuts than were visited
+  std::size_t represented = 0;  ///< the number of families with more cuts than were visited
   std::size_t evaluations = 0, confirmations = 0, moves = 0;
-  std::size_t unanswered = 0;      ///< of those that `confirm` was asked, by SystemError
-  std::string unanswered_because;  ///< the last of them
+  std::size_t unanswered = 0;      ///< how many calls of `confirm` ended with SystemError
+  std::string unanswered_because;  ///< the message of the last of these
   bool out_of_time = false;
-  bool single_layers = false;  ///< were plans looked into that recompute some layers of a stage?
-  bool cuts_of_searched_orders = false;  ///< could more of them be better (most_trials)?
-  std::vector<StartResult> starts;       ///< as in the options
-  std::string infeasible_because;        ///< where there is no plan
+  /// whether plans were looked into that recompute some layers of a stage
+  bool single_layers = false;
+  /// whether more trials (most_trials) could find a better cut
+  bool cuts_of_searched_orders = false;
+  std::vector<StartResult> starts;  ///< in the order of the options
+  std::string infeasible_because;   ///< why there is no plan
 };
 
+/// Searches for the best plans.
 SearchResult search(const Problem& problem, const Axes& axes, const SearchOptions& options);
 
-/// Only what the options begin with.
+/// Evaluates only the starts of the options.
 SearchResult judge_starts(const Problem& problem, const Axes& axes, const SearchOptions& options);
 
-/// What an answer costs by this objective.
+/// Returns the cost of an answer by this objective.
 double cost_of(Objective objective, double time_s, double memory_bytes, int gpus);
 
 }  // namespace penstock

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run of consecutive layers costs as a stage, at least: the numbers that bounds are made of.
+// Lower bounds on what a run of consecutive layers costs as a stage: the numbers that bounds are
+// made of.
 //
 // Times are those of a device as fast as any of the cluster in everything (made up where its groups
 // are not alike), with the exchanges of tensor ranks on links of their own inside a node, where all
@@ -19,24 +20,24 @@ namespace penstock {
 struct StagePart {
   double forward_s = 0;
   double backward_s = 0;  ///< B, or I and W, whichever is less
-  double input_s = 0;     ///< of it, until the gradient of the input is there
-  double saving_s = 0;    ///< what a pair of F and B may take less
+  double input_s = 0;     ///< the part of it until the gradient of the input is there
+  double saving_s = 0;    ///< the time that a pair of F and B may save
   double step_s = 0;
   double reduced_bytes = 0;
   double static_bytes = 0;        ///< weights, gradients, optimizer
-  double activation_bytes = 0;    ///< kept of a microbatch, from F until I or B
-  double weight_input_bytes = 0;  ///< of these, what is kept until W
-  double workspace_bytes = 0;     ///< while F runs
-  double output_bytes = 0;        ///< of a message
+  double activation_bytes = 0;    ///< what is kept of a microbatch from F until I or B
+  double weight_input_bytes = 0;  ///< the part of these that is kept until W
+  double workspace_bytes = 0;     ///< what is in use while F runs
+  double output_bytes = 0;        ///< the size of a message
 
   double work_s() const { return forward_s + backward_s - saving_s; }
-  /// Sets every number to the less one.
+  /// Sets every number to the lower of the two.
   void take_less(const StagePart& other);
 };
 
 class StageTable {
  public:
-  /// What costs depend on.
+  /// What the costs depend on.
   struct Key {
     int tensor = 1;
     int context = 1;
@@ -52,10 +53,10 @@ class StageTable {
   StageTable(const Problem& problem, const Key& key);
 
   const Key& key() const { return key_; }
-  /// Of layers first ... first + count - 1. Precondition: count >= 1.
+  /// Returns the costs of layers [first, first + count). Requires count >= 1.
   const StagePart& part(int first, int count);
-  /// Any so many layers of a transformer, at least: those in the middle, which have neither the
-  /// embedding nor the LM head, where there are as many.
+  /// Returns a lower bound for any `count` layers of a transformer: the costs of layers in the
+  /// middle, which have neither the embedding nor the LM head, where there are as many.
   StagePart lightest(int count);
 
  private:

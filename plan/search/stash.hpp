@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Microbatches that a device holds at once, by the order of its ops alone, which no engine changes.
+// Computes how many microbatches a device holds at once from the order of its ops alone, which no
+// engine changes.
 #pragma once
 
 #include "plan/search/candidate.hpp"
@@ -16,41 +17,43 @@ struct Share {
   double microbatches;
 };
 
-/// [device]: its stages. Where one direction is mirrored (Chimera, DualPipe) a stage has two
-/// devices.
+/// Returns the stages of each device. Where one direction is mirrored (Chimera, DualPipe) a stage
+/// has two devices.
 std::vector<std::vector<Share>> shares_of(const PlanFamily& family);
 
-/// [virtual stage]: the device that has it; of mirrored ones that of the first direction.
+/// Returns the device of each virtual stage; where one direction is mirrored, that of the first
+/// direction.
 std::vector<std::uint32_t> positions_of(const PlanFamily& family);
 
-/// Has device d of p stages d and 2p - 1 - d?
+/// Returns whether device d of p has stages d and 2p - 1 - d.
 bool is_there_and_back(const PlanFamily& family);
 
-/// Microbatches of every layer of a device that are held at one time until their I or B, and at
-/// another until their W.
+/// How many microbatches of every layer a device holds at one time until their I or B, and at
+/// another time until their W.
 struct Held {
   double until_input = 0, until_weights = 0;
 
   auto operator<=>(const Held&) const = default;
 };
 
-/// Per device: k microbatches of every layer, at least, however the layers are spread over its
-/// stages.
+/// For each device a lower bound on the microbatches of every layer that it holds, however the
+/// layers are spread over its stages.
 struct Stash {
   std::vector<double> until_input, until_weights;
 
   Held held_on(std::size_t device) const { return {until_input[device], until_weights[device]}; }
 };
 
-/// Microbatches that a device holds of each of its stages, where it holds most: at times at which
-/// it holds more of some than at any other.
+/// Returns how many microbatches of each of its stages a device holds, at every time at which it
+/// holds more of one stage than at any other time.
 std::vector<std::vector<int>> most_held(std::span<const Op> ops, const std::vector<Share>& shares,
                                         bool until_weights);
 
-/// The family with a batch that is long enough for what its devices hold of the whole.
+/// Returns the family with a shorter batch, in which its devices hold as much as with the whole
+/// one.
 PlanFamily with_fewer_microbatches(const PlanFamily& family);
 
-/// Keeps what it computed.
+/// Computes stashes, and keeps what it computed.
 class Stashes {
  public:
   const Stash& stash_of(const PlanFamily& family);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts for orders of two chunks per device, there and back, that are searched for.
+// Finds cuts for schedules of two chunks per device, there and back, whose orders are searched for.
 //
-// What such an order takes is known when it has been found, which takes long where there are many
-// microbatches; what repeats with every microbatch is found at once (schedules/search/pair_cycles).
-// The longest device says how long that is at least. For a time, from what the start takes to what
-// nothing is found for, every device recomputes as many layers as there is time for; the layers of
-// each device are dealt out to its two stages so that what V-Half repeats exceeds the devices'
-// memory least, one device after the other; and then layers are moved at random, between stages and
-// between devices, until there is something that repeats in that time within the memory.
+// The time of such an order is known only when the order has been found, which takes long for many
+// microbatches. A cycle that repeats with every microbatch is found at once
+// (schedules/search/pair_cycles), and the longest device bounds its period from below. The search
+// aims at ever shorter periods, from that of the start on, until it finds no cut for one. For each,
+// every device recomputes as many layers as there is time for. The layers of each device are
+// divided among its two stages, one device after the other, so that V-Half's cycle exceeds the
+// devices' memory least. Then layers are moved at random, between stages and between devices, until
+// a cycle of that period fits the memory.
 #pragma once
 
 #include "plan/search/candidate.hpp"
@@ -24,14 +25,15 @@ class CutsThereAndBack {
   CutsThereAndBack(const Problem& problem, const RecomputeSteps& steps, const PlanFamily& family)
       : problem_(problem), steps_(steps), family_(family) {}
 
-  /// The one whose order repeats soonest, in less than `start` takes or is `enough_s` for all
-  /// microbatches; none: there was none. `trials`: for each time; `more`: is there time for
-  /// another?
+  /// Returns the cut whose order has the shortest period, if all microbatches take less than with
+  /// `start`; none where there is no such cut. Stops at a cut with which all microbatches take
+  /// `enough_s`. `trials` is the number of trials for each period, and `more` returns whether there
+  /// is time for another.
   std::optional<Candidate> find(const Candidate& start, double enough_s, std::size_t trials,
                                 const std::function<bool()>& more);
 
  private:
-  /// What the devices recompute follows from the time that they have.
+  /// A cut into stages. What the devices recompute follows from the period that is aimed at.
   struct Cut {
     std::vector<int> layers;        ///< by stage
     std::vector<bool> upper_first;  ///< by device: which of its stages recomputes first
@@ -40,17 +42,17 @@ class CutsThereAndBack {
     Cut cut;
     Candidate candidate;
     OrderProblem problem;
-    double least_s = 0;  ///< of the longest device, for a microbatch
-    /// Of the best found: a cycle, its time, what it holds above the devices' memory in shares of
-    /// it, and its time where that has its price.
+    double least_s = 0;  ///< the time of the longest device for a microbatch
+    /// The best cycle that was found, its period, the share by which it exceeds the devices'
+    /// memory, and its period with a penalty for that.
     std::optional<PairCycle> cycle{};
     double period_s = kNever, excess = kNever, cost_s = kNever;
-    double fitting_s = kNever;  ///< of the best within the devices' memory
+    double fitting_s = kNever;  ///< the period of the best cycle within the devices' memory
 
     bool better_than(const Trial& other) const {
       return cost_s != other.cost_s ? cost_s < other.cost_s : excess <= other.excess;
     }
-    /// As soon as its devices can.
+    /// Returns whether it repeats as soon as its devices can.
     bool soonest() const {
       constexpr double kNear = 1.002;
       return fitting_s <= least_s * kNear;

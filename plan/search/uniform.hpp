@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans whose stages all recompute alike: searches of which each knows one recomputation.
+// Searches for plans whose stages all recompute alike, by one search for each recomputation.
 #pragma once
 
 #include "plan/search/search.hpp"
 
 namespace penstock {
 
-/// One search after the other; each begins with the best so far.
+/// Runs one search after the other, each of which starts from the best plan so far, and returns the
+/// joint result.
 SearchResult search_uniform(const Problem& problem, const Axes& axes, SearchOptions options);
 
 }  // namespace penstock
