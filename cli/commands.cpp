@@ -178,8 +178,10 @@ const std::vector<CommandSpec>& table() {
        "SCENARIO",
        1,
        1,
-       {{"to", "FORM", "program (default), torch-csv, chakra, goal, layout, megatron-args",
-         "program|torch-csv|chakra|goal|layout|megatron-args"},
+       {{"to", "FORM",
+         "program (default), torch-csv, chakra, goal, layout, megatron-args, "
+         "torchtitan-config",
+         "program|torch-csv|chakra|goal|layout|megatron-args|torchtitan-config"},
         kSet,
         kCompute,
         {"output", "FILE", "write there; chakra: FILE.0.et, FILE.1.et, ...", "file", false, "o"}},

@@ -126,6 +126,7 @@ void write_offers(const Arguments& arguments, PlanFolder& folder, std::vector<Of
     };
     add("csv", offer.torch_csv);
     add("megatron.txt", offer.megatron);
+    add("torchtitan.toml", offer.torchtitan);
     offer.files = folder.write(static_cast<int>(i) + 1, files);
   }
   if (arguments.flag("force") && !offers.empty()) folder.remove_others();

@@ -421,6 +421,17 @@ std::string recomputed_text(const Choice& choice) {
   return fmt::format("  of these recomputed {}\n", layers_text(layers));
 }
 
+/// How torchtitan runs a plan, where it is the software.
+std::string titan_text(const Offer& best, int number) {
+  std::string out =
+      best.torchtitan.empty() ? fmt::format("not in torchtitan: {}\n", best.no_torchtitan) : "";
+  if (!best.files.empty()) return out;
+  if (!best.torchtitan.empty())
+    out += fmt::format("\ntorchtitan runs plan {} with\n{}", number, best.torchtitan);
+  return out + fmt::format("\nscenario of plan {} (--write FOLDER for all)\n{}", number,
+                           best.scenario.text());
+}
+
 std::string offers_text(const FullPlan& full, std::size_t width, bool statistics) {
   std::string out = "\n" + plans_table(full, width) + given_text(full) + "\n";
   for (const std::string& line : alone_lines(full)) out += line + "\n";
@@ -448,6 +459,8 @@ std::string offers_text(const FullPlan& full, std::size_t width, bool statistics
   const int number = std::max(1, full.recommended());
   const Offer& best = full.offers[static_cast<std::size_t>(number) - 1];
   out += "\n" + terms_text(full) + proof(full, statistics);
+  const bool by_titan = best.scenario.stack.name.starts_with("torchtitan");
+  if (by_titan) return out + titan_text(best, number);
   if (best.scenario.transformer && best.megatron.empty())
     out += "for Megatron-LM: --schedule 1f1b --schedule interleaved-1f1b --uniform-recompute\n";
   if (!best.megatron.empty() && best.files.empty())
@@ -565,7 +578,8 @@ std::string plans_csv(const FullPlan& full) {
     for (const auto& [key, value] : plan.items())
       if (key.starts_with("recompute"))  // lists where stages differ
         row.emplace_back(key, value.is_array() ? Json(value.dump()) : value);
-      else if (!value.is_structured() && key != "scenario" && key != "megatron_arguments")
+      else if (!value.is_structured() && key != "scenario" && key != "megatron_arguments" &&
+               key != "torchtitan_config")
         row.emplace_back(key, value);
     rows.push_back(std::move(row));
   }

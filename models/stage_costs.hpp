@@ -28,7 +28,10 @@
 //   I             y and its gradient go on c-1 times together, under (c-1)/c of all of I's; before
 //                 that, where attention is computed again, y of F once more, under that
 // So it goes round as in an all-gather of c y. (Of I, the first y and the last gradient go alone, a
-// round more; its latency is neglected.)
+// round more; its latency is neglected.) Gathered before attention, c y are all-gathered in F and
+// again in I, which reduce-scatters their gradients; all to all, each rank exchanges its part of
+// queries, keys and values before and of the output behind attention, in F and in I. Neither is
+// hidden.
 //
 // Each GPU computes 1/t of the FLOPs on narrower matrices. Its efficiency is, assumed, that of
 // hidden size h / sqrt(t), whose matrices have as many elements. Norms, dropout and residual
@@ -56,6 +59,7 @@ struct StageCostOptions {
   PerStage<Recomputation> recompute = Recompute::none;
   TensorParallel tensor = {};
   int context = 1;  ///< ranks that divide every sequence, c
+  ContextExchange context_exchange = ContextExchange::ring;
   /// Replicas, and their context ranks, that divide weights, gradients or the optimizer's states.
   /// With weights gathered after the step, a reduce-scatter of gradients and an all-gather of
   /// weights replace the all-reduce; each counts half of its bytes in `reduced_bytes`.

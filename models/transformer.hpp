@@ -40,6 +40,14 @@ struct ParameterBytes {
   double reduced = 4;  ///< what the all-reduce between replicas moves
 };
 
+/// How ranks that divide every sequence bring queries together with all keys and values.
+enum class ContextExchange : std::uint8_t {
+  ring,        ///< keys and values go round beside attention (Liu et al., arXiv:2310.01889)
+  all_gather,  ///< they are gathered before it (Llama 3: arXiv:2407.21783, section 3.3.2)
+  all_to_all,  ///< whole sequences of some heads (DeepSpeed-Ulysses: Jacobs et al.,
+               ///< arXiv:2309.14509)
+};
+
 /// How the GPUs of a stage share its layers. `degree` must divide heads, key/value heads and the
 /// MLP's width; with `sequence`, the sequence, too.
 struct TensorParallel {

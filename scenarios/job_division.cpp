@@ -21,6 +21,8 @@ std::string division_text(const Division& d, const std::string& cluster) {
   out += fmt::format("  width: {}\n", d.width);
   if (d.tensor > 1) out += fmt::format("  tensor: {}\n", d.tensor);
   if (d.context > 1) out += fmt::format("  context: {}\n", d.context);
+  if (d.context > 1 && !d.context_exchange.empty())
+    out += fmt::format("  context_exchange: {}\n", d.context_exchange);
   if (d.tensor > 1 && d.sequence_parallel) out += "  sequence_parallel: true\n";
   if (d.tensor > 1 && d.tensor_overlap) out += "  tensor_overlap: true\n";
   if (d.width > 1 && !d.shard.empty())

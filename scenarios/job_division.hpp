@@ -19,7 +19,7 @@ struct Division {
   bool sequence_parallel = false, tensor_overlap = false, distributed_optimizer = false;
   std::string shard{};           ///< where it is more than a distributed optimizer
   std::int64_t shard_group = 0;  ///< where not all replicas are one
-  std::string reshard_after_forward{};
+  std::string reshard_after_forward{}, context_exchange{};
   std::string schedule = "1f1b", recompute = "none", stack{};
   std::int64_t recomputed_layers = 0;  ///< of a stage, where not all are
   std::vector<std::int64_t> split{};   ///< layers per virtual stage, where it is said

@@ -105,6 +105,10 @@ const std::vector<KeyRow>& table() {
        "attention, causal work balanced); a stage then has tensor x context GPUs per replica; "
        "default 1",
        1, "context_parallel_size|cp"},
+      {"pipeline", "context_exchange", T::choice,
+       "how they do it: ring (default: p2p, beside attention), all-gather (of keys and values, "
+       "before it: Llama 3), all-to-all (whole sequences of a part of the heads: Ulysses, a2a)",
+       "ring|all-gather|all-to-all"},
       {"pipeline", "sequence_parallel", T::boolean,
        "they divide norms, dropout and messages, too; needs tensor > 1; default false", "", "sp"},
       {"pipeline", "tensor_overlap", T::boolean,

@@ -182,6 +182,7 @@ constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "rank_order",
                                                 "recompute_layers",
                                                 "distributed_optimizer",
+                                                "context_exchange",
                                                 "shard",
                                                 "shard_group",
                                                 "reduction",
@@ -250,8 +251,12 @@ std::string megatron_arguments(const Scenario& s) {
   Flags flags = launch(s);
   add_model(flags, *s.transformer);
   flags.add_flag("tensor-model-parallel-size", s.mesh.size(Axis::tensor));
-  if (s.mesh.size(Axis::context) > 1)
+  if (s.mesh.size(Axis::context) > 1) {
     flags.add_flag("context-parallel-size", s.mesh.size(Axis::context));
+    if (s.context_exchange != ContextExchange::ring)
+      flags.add_flag("cp-comm-type",
+                     s.context_exchange == ContextExchange::all_gather ? "all_gather" : "a2a");
+  }
   if (s.sequence_parallel) flags.add_flag("sequence-parallel");
   if (s.tensor_overlap) flags.add_flag("tp-comm-overlap");
   if (s.mesh.pipeline_first) flags.add_flag("use-tp-pp-dp-mapping");

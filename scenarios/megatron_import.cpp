@@ -434,7 +434,8 @@ class Import : public ImportNotes {
     if (has("no-pipeline-parallel", "pipeline.stages: 1")) stages = 1;
     const std::int64_t context = number("context-parallel-size", "pipeline.context").value_or(1);
     const std::string ring = word("cp-comm-type", "");
-    unless_one("cp-comm-type", context == 1 || ring == "p2p" ? 1 : 2);
+    const bool known = ring == "all_gather" || ring == "a2a";
+    unless_one("cp-comm-type", context == 1 || ring == "p2p" || known ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
     const std::optional<std::int64_t> told_width =
@@ -467,6 +468,8 @@ class Import : public ImportNotes {
     out += fmt::format("  width: {}\n", width);
     if (tensor > 1) out += fmt::format("  tensor: {}\n", tensor);
     if (context > 1) out += fmt::format("  context: {}\n", context);
+    if (context > 1 && known)
+      out += fmt::format("  context_exchange: {}\n", ring == "a2a" ? "all-to-all" : "all-gather");
     if (sequence && tensor > 1) out += "  sequence_parallel: true\n";
     if (has("tp-comm-overlap", sequence && tensor > 1 ? "pipeline.tensor_overlap: true"
                                                       : "nothing, without sequence parallelism") &&

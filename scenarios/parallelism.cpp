@@ -235,6 +235,7 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
                   .shape = shape_of(spec),
                   .microbatch_size = keys.microbatch_size.value_or(1),
                   .sequence_parallel = keys.sequence_parallel.value_or(false),
+                  .context_exchange = keys.context_exchange.value_or(ContextExchange::ring),
                   .tensor_overlap = keys.tensor_overlap.value_or(false),
                   .transfers_divided = keys.transfers_divided.value_or(false)};
   const bool known = depth_known(spec, out.shape);

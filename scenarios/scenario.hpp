@@ -36,10 +36,11 @@ struct Parallelism {
   std::int64_t microbatch_size = 1;
   PerStage<Recomputation> recompute = Recompute::none;  ///< by virtual stage
   bool sequence_parallel = false;
+  ContextExchange context_exchange = ContextExchange::ring;
   bool tensor_overlap = false;     ///< sequence parallelism's exchanges go beside products
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   Sharding sharding{};             ///< of weights, gradients and states among their sharers
-  bool muon = false;  ///< the optimizer whose step and state cost something is Muon
+  bool muon = false;               ///< the optimizer whose step and state cost something is Muon
 
   /// The GPUs of a device of the Program.
   const std::vector<int>& gpus_of(int device) const {

@@ -100,6 +100,7 @@ struct PipelineKeys {
   Numbers width{section, "width"};
   Integer tensor{section, "tensor"};
   Integer context{section, "context"};
+  Given<ContextExchange> context_exchange{section, "context_exchange"};
   Flag sequence_parallel{section, "sequence_parallel"};
   Flag tensor_overlap{section, "tensor_overlap"};
   Flag transfers_divided{section, "transfers_divided"};

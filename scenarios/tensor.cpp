@@ -63,6 +63,19 @@ void check_context(const PipelineKeys& pipeline, const TransformerSpec& model, c
                   std::max<std::int64_t>(below, 1)));
 }
 
+void check_context_exchange(const PipelineKeys& pipeline, const TransformerSpec& model,
+                            const Mesh& mesh) {
+  const int context = mesh.size(Axis::context);
+  if (context == 1 || pipeline.context_exchange.value != ContextExchange::all_to_all) return;
+  const std::int64_t ranks = std::int64_t{context} * mesh.size(Axis::tensor);
+  const std::int64_t heads = std::min(model.num_attention_heads, model.num_query_groups);
+  if (heads % ranks == 0) return;
+  pipeline.context_exchange.refuse(fmt::format(
+      "all-to-all gives each of {} ranks (tensor x context) whole heads, of which there "
+      "are {}; use ring or all-gather",
+      ranks, heads));
+}
+
 /// Costs that are given or measured say nothing of a part of a stage.
 void refuse_given_costs(const Specification& spec, const Parallelism& job) {
   const bool given = spec.given_costs();
@@ -206,6 +219,7 @@ void check_shares(const Specification& spec, const Parallelism& job) {
   if (model == nullptr || spec.layer_profile() || !shape_known(spec.model->section)) return;
   check_division(keys, *model, job.mesh.size(Axis::tensor), job.sequence_parallel);
   check_context(keys, *model, job.mesh, job.sequence_parallel);
+  check_context_exchange(keys, *model, job.mesh);
 }
 
 void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mesh& mesh,
@@ -232,6 +246,7 @@ StageCostOptions cost_options(const Parallelism& job) {
           .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
                      job.tensor_overlap},
           .context = job.mesh.size(Axis::context),
+          .context_exchange = job.context_exchange,
           .sharding = job.sharding,
           .muon = job.muon,
           .stack = job.stack,

@@ -68,6 +68,22 @@ std::optional<NamedModel> find_titan_flavor(std::string_view name, std::string_v
   return std::nullopt;
 }
 
+std::optional<std::pair<std::string, std::string>> titan_flavor_of(const TransformerSpec& model) {
+  const auto sizes = [](const TransformerSpec& m) {
+    return std::tuple(m.num_layers, m.hidden_size, m.num_attention_heads, m.kv_size(),
+                      m.ffn_hidden_size, m.vocab_size, m.tie_embeddings, m.parameters());
+  };
+  for (const Value& row : titan_rows()) {
+    if (row.find("left_out") != nullptr) continue;
+    std::string map = "{";
+    for (const Value::Entry& e : titan_cell(row, "model").entries)
+      map += fmt::format("{}: {}, ", e.key.text, e.value.text);
+    if (sizes(load_model(map + "seq_length: 1}")) == sizes(model))
+      return std::pair(titan_cell(row, "name").text, titan_cell(row, "flavor").text);
+  }
+  return std::nullopt;
+}
+
 std::string titan_flavor_names() {
   std::vector<std::string> names;
   for (const Value& row : titan_rows()) names.push_back(full_name(row));

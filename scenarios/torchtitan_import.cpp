@@ -45,18 +45,6 @@ NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::
                   titan_flavor_names()));
 }
 
-struct TitanSchedule {
-  const char *theirs, *ours;
-  std::int64_t chunks;
-};
-constexpr TitanSchedule kTitanSchedules[] = {{"1F1B", "1f1b", 1},
-                                             {"GPipe", "gpipe", 1},
-                                             {"Interleaved1F1B", "interleaved-1f1b-torch", 2},
-                                             {"LoopedBFS", "looped-bfs", 2},
-                                             {"InterleavedZeroBubble", "interleaved-zb", 2},
-                                             {"ZBVZeroBubble", "zb-v", 2},
-                                             {"DualPipeV", "dualpipev", 2}};
-
 /// Makes a scenario of torchtitan's options, by their present names and by earlier ones.
 class Titan {
  public:
@@ -77,6 +65,12 @@ class Titan {
     d_.tensor = degree("tensor_parallel_degree", "pipeline.tensor");
     d_.sequence_parallel = true;  // it always is
     d_.context = degree("context_parallel_degree", "pipeline.context");
+    // Its usual method gathers keys and values, the other sends them round.
+    std::string rotates;
+    for (const char* key : {"parallelism.context_parallel_rotate_method",
+                            "experimental.context_parallel_rotate_method"})
+      if (notes_.mentions(key)) rotates = notes_.word(key, "pipeline.context_exchange");
+    d_.context_exchange = rotates == "alltoall" ? "ring" : "all-gather";
     const std::int64_t experts = degree("expert_parallel_degree", "");
     notes_.unless_one("parallelism.expert_parallel_degree", experts);
     asynchronous_tensor();
@@ -194,19 +188,8 @@ class Titan {
           "pipeline.shard: weights (data_parallel_shard_degree is not given: FSDP over all GPUs)");
   }
 
-  /// Its rule counts the embedding and the output as a layer each, unless told otherwise, and gives
-  /// what remains to the first stages (generate_llm_fqn_per_model_part of
-  /// torchtitan/distributed/pipeline_parallel.py).
   std::vector<std::int64_t> split() const {
-    const std::int64_t stages = d_.stages * d_.chunks;
-    const std::int64_t all = model_.layers + first_less_ + last_less_;
-    if (all / stages < std::max(first_less_, last_less_)) return {};
-    std::vector<std::int64_t> layers;
-    for (std::int64_t i = 0; i < stages; ++i)
-      layers.push_back(all / stages + (i < all % stages ? 1 : 0));
-    layers.front() -= first_less_;
-    layers.back() -= last_less_;
-    return layers;
+    return titan_split(model_.layers, d_.stages * d_.chunks, first_less_, last_less_);
   }
 
   /// Layers that a stage has less than others: 0 is a number, too.

@@ -140,4 +140,16 @@ std::vector<ScriptOption> titan_options(const std::string& text, const std::stri
   return options;
 }
 
+std::vector<std::int64_t> titan_split(std::int64_t layers, std::int64_t stages,
+                                      std::int64_t first_less, std::int64_t last_less) {
+  const std::int64_t all = layers + first_less + last_less;
+  if (all / stages < std::max(first_less, last_less)) return {};
+  std::vector<std::int64_t> split;
+  for (std::int64_t i = 0; i < stages; ++i)
+    split.push_back(all / stages + (i < all % stages ? 1 : 0));
+  split.front() -= first_less;
+  split.back() -= last_less;
+  return split;
+}
+
 }  // namespace penstock

@@ -35,6 +35,7 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "cluster_json",
                                          "nodes",
                                          "cp",
+                                         "context_exchange",
                                          "pp",
                                          "zero",
                                          "tp_mode",
@@ -51,6 +52,7 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "shard_group",
                                          "tp_overlap",
                                          "stack",
+                                         "stack_as_run",
                                          "source",
                                          "iteration_s",
                                          "samples_per_s",
@@ -87,11 +89,10 @@ struct SourceStack {
   std::string_view source, stack;
   bool sequence_parallel = false;
 };
-constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
-                                         {"bigscience", "megatron-deepspeed"},
-                                         {"vTrain", "megatron-deepspeed"},
-                                         {"Megatron-Bridge", "megatron"},
-                                         {"SimuMax", "megatron"}};
+constexpr SourceStack kSourceStacks[] = {
+    {"nanotron", "nanotron", true},   {"bigscience", "megatron-deepspeed"},
+    {"vTrain", "megatron-deepspeed"}, {"Megatron-Bridge", "megatron"},
+    {"SimuMax", "megatron"},          {"pytorch/torchtitan", "torchtitan"}};
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX
 
@@ -254,7 +255,9 @@ class RowReader {
   void write_stack() {
     if (has("stack")) return write("stack", cell("stack"));
     const SourceStack* known = source_stack();
-    write("stack", known == nullptr ? "none" : std::string(known->stack));
+    const bool eager = cell("stack_as_run").find("eager") != std::string::npos;
+    const bool apart = eager && known != nullptr && known->stack == "torchtitan";
+    write("stack", known == nullptr ? "none" : std::string(known->stack) + (apart ? "-eager" : ""));
   }
 
   const SourceStack* source_stack() const {
@@ -282,6 +285,7 @@ class RowReader {
     write_column("width", "dp");
     write_column("tensor", "tp");
     write_column("context", "cp");
+    write_column("context_exchange", "context_exchange");
     if (sequence_parallel()) write("  sequence_parallel", "true");
     if (sequence_parallel() && yes("tp_overlap")) write("  tensor_overlap", "true");
     write_column("microbatch_size", "microbatch");

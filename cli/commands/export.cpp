@@ -3,12 +3,13 @@
 #include "base/error.hpp"
 #include "base/exit_codes.hpp"
 #include "base/say.hpp"
-#include "scenarios/other_formats.hpp"
 #include "cli/execution.hpp"
-#include "scenarios/megatron_arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/running.hpp"
 #include "hw/run_plan_file.hpp"
+#include "scenarios/megatron_arguments.hpp"
+#include "scenarios/other_formats.hpp"
+#include "scenarios/torchtitan_config.hpp"
 #include "schedules/formats/chakra.hpp"
 #include "schedules/formats/goal.hpp"
 #include "sim/durations.hpp"
@@ -65,6 +66,8 @@ int run_export(const Arguments& arguments) {
     put_output(arguments, megatron_arguments(scenario));
     if (const auto left_out = left_out_of_megatron(scenario); !left_out.empty())
       say("note: no flag says these, so they are left out: {}\n", fmt::join(left_out, "; "));
+  } else if (form == "torchtitan-config") {
+    put_output(arguments, torchtitan_config(scenario));
   } else if (form == "torch-csv") {
     put_output(arguments, torch_csv(scenario));
   } else if (form == "program") {

@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// What the tensor ranks exchange during an op.
+/// What the ranks of an axis exchange during an op.
 struct Exchanges {
   struct Sum {
     std::int64_t bytes = 0;
@@ -52,12 +52,15 @@ class RecipeOf {
       : job_(job), layers_(layers), compute_s_(compute_s), forward_(forward) {}
 
   /// The rings go round one after the other; `copies`: with the host, beside all of it.
-  Recipe recipe(const std::vector<RingAttention>& rings, const Exchanges& tensor,
-                const UnderProducts& under, std::optional<Collective> copies) {
+  /// `context`: what is exchanged before attention, and after it.
+  Recipe recipe(const std::vector<RingAttention>& rings, const Exchanges& context,
+                const Exchanges& tensor, const UnderProducts& under,
+                std::optional<Collective> copies) {
     const bool rings_go = job_.context > 1 && layers_ > 0 && !rings.empty();
     const auto copied = copies ? std::llround(offloaded_bytes(job_, layers_)) : 0;
     recipe_.times =
         rings_go ? layers_ : std::max(tensor.most_calls(), under.exchanges.most_calls());
+    if (context.most_calls() > 0) recipe_.times = std::max(recipe_.times, layers_);
     if (recipe_.times == 0 && copied > 0) recipe_.times = layers_;
     if (recipe_.times == 0) return {};
     if (copied > 0)
@@ -67,10 +70,15 @@ class RecipeOf {
               .calls = layers_,
               .bytes = copied});
     before_ = append_exchange(tensor, Collective::all_gather, Segment::kNone);
+    for (const Collective what : {Collective::all_gather, Collective::all_to_all})
+      if (const auto there = append_exchange(context, what, before_, Axis::context);
+          there != Segment::kNone)
+        before_ = there;
     append_under_products(under);
     for (const RingAttention& ring : rings)
       if (rings_go && ring.calls > 0) append_ring(ring);
     const std::int8_t computed = append({.after = before_, .share = 1 - hiding_});
+    append_exchange(context, Collective::reduce_scatter, computed, Axis::context);
     append_exchange(tensor, Collective::reduce_scatter, computed);
     append_exchange(tensor, Collective::all_reduce, computed);
     return recipe_;
@@ -81,11 +89,16 @@ class RecipeOf {
     recipe_.segments.push_back(segment);
     return static_cast<std::int8_t>(recipe_.segments.size() - 1);
   }
-  std::int8_t append_exchange(const Exchanges& of, Collective what, std::int8_t after) {
+  std::int8_t append_exchange(const Exchanges& of, Collective what, std::int8_t after,
+                              Axis axis = Axis::tensor) {
     const auto& [bytes, calls] = of.sums[static_cast<std::size_t>(what)];
     if (calls == 0) return Segment::kNone;
-    return append(
-        {.lane = Lane::exchange, .what = what, .after = after, .calls = calls, .bytes = bytes});
+    return append({.lane = Lane::exchange,
+                   .axis = axis,
+                   .what = what,
+                   .after = after,
+                   .calls = calls,
+                   .bytes = bytes});
   }
   /// Returns the share of the op that so many seconds are, of what nothing hides under yet.
   double share_of(double seconds) const {
@@ -144,6 +157,27 @@ void add_passes(const StageJob& job, Exchanges& exchanges, std::int64_t x, int c
   }
 }
 
+/// Adds what context ranks exchange around the attention of so many layers, where keys and values
+/// do not go round beside it. `gradients`: those of keys and values go back.
+void add_context(const StageJob& job, Exchanges& exchanges, int layers, bool gradients) {
+  const double keys_and_values = passed_bytes(job);
+  if (job.context_exchange == ContextExchange::all_gather) {
+    const std::int64_t all = std::llround(job.context * keys_and_values);
+    exchanges.add_calls(Collective::all_gather, all, layers);
+    if (gradients) exchanges.add_calls(Collective::reduce_scatter, all, layers);
+  }
+  if (job.context_exchange == ContextExchange::all_to_all) {
+    const double tokens = job.b * static_cast<double>(job.model.seq_length);
+    const double queries =
+        job.model.element_bytes() * tokens *
+        static_cast<double>(job.model.num_attention_heads * job.model.head_size()) /
+        job.tensor.degree;
+    // Before attention queries, keys and values, behind it what it makes.
+    exchanges.add_calls(Collective::all_to_all, std::llround((2 * queries + keys_and_values) / 4),
+                        4 * layers);
+  }
+}
+
 }  // namespace
 
 void set_recipes(const StageJob& job, int layers, bool first, bool last,
@@ -185,15 +219,27 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last,
   const int again = job.makes_attention_again() ? job.layers_again(layers) : 0;
   const RingAttention there{layers, layers, layers}, once_more{again, again, again},
       back{2 * layers, 2 * layers, layers};
-  const auto set = [&](OpKind kind, const Exchanges& exchanges, const UnderProducts& under,
-                       const std::vector<RingAttention>& rings, std::optional<Collective> copies) {
-    c[kind].recipe =
-        RecipeOf(job, layers, c[kind].seconds, forward_s).recipe(rings, exchanges, under, copies);
+  Exchanges context, context_back;
+  const bool ring = job.context_exchange == ContextExchange::ring;
+  if (job.context > 1) {
+    add_context(job, context, layers, false);
+    add_context(job, context_back, layers, true);
+    // Attention that is computed again gathers again, and so does its backward.
+    add_context(job, context_back, again, false);
+  }
+  using Rings = std::vector<RingAttention>;
+  const auto set = [&](OpKind kind, const Exchanges& of_context, const Exchanges& exchanges,
+                       const UnderProducts& under, const Rings& rings,
+                       std::optional<Collective> copies) {
+    c[kind].recipe = RecipeOf(job, layers, c[kind].seconds, forward_s)
+                         .recipe(ring ? rings : Rings{}, of_context, exchanges, under, copies);
   };
-  set(OpKind::forward, forward, under_forward, {there}, Collective::copy_out);
-  set(OpKind::backward, whole_backward, under_backward, {once_more, back}, Collective::copy_in);
-  set(OpKind::backward_input, input, under_input, {once_more, back}, Collective::copy_in);
-  set(OpKind::backward_weight, weight, under_weight, {}, {});
+  set(OpKind::forward, context, forward, under_forward, {there}, Collective::copy_out);
+  set(OpKind::backward, context_back, whole_backward, under_backward, {once_more, back},
+      Collective::copy_in);
+  set(OpKind::backward_input, context_back, input, under_input, {once_more, back},
+      Collective::copy_in);
+  set(OpKind::backward_weight, {}, weight, under_weight, {}, {});
 }
 
 }  // namespace penstock

@@ -100,8 +100,10 @@ void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, Pass
   const double logits_workspace = last ? model.logits_workspace_bytes(job.b, job.tensor) : 0;
   // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
   const double gathered = job.tensor.sequence ? model.layer_input_bytes(job.b) : 0;
-  // What comes round next arrives while attention is computed, in the backward with its gradient.
-  const double next = job.context > 1 && layers > 0 ? passed_bytes(job) : 0;
+  // What comes round next arrives while attention is computed, in the backward with its gradient;
+  // what is gathered is there as a whole.
+  const double parts = job.context_exchange == ContextExchange::all_gather ? job.context - 1 : 1;
+  const double next = job.context > 1 && layers > 0 ? parts * passed_bytes(job) : 0;
   // A layer is copied while the next one is computed.
   const double copied = layers > 0 ? std::min(2, layers) * offloaded / layers : 0;
   costs.forward_workspace_bytes =

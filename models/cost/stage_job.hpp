@@ -18,6 +18,7 @@ struct StageJob {
         tensor(options.tensor),
         tensor_sum(options.tensor_sum),
         context(options.context),
+        context_exchange(options.context_exchange),
         b(options.microbatch_size / options.context),
         recompute(options.recompute.at(stage)),
         forward(layer.work(b, tensor)),
@@ -32,6 +33,7 @@ struct StageJob {
   TensorParallel tensor;
   CollectivePrice tensor_sum;  ///< an all-reduce among the GPUs that share the stage
   int context;                 ///< ranks that divide every sequence
+  ContextExchange context_exchange;
   double b;  ///< sequences of a microbatch that a context rank has, may be a fraction
   Recomputation recompute;
   LayerWork forward;  ///< of a layer

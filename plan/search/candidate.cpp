@@ -32,7 +32,7 @@ constexpr TreatedKeys kTreated[] = {
      "name|model|cluster|stack|transfers|training|samples_per_epoch|most_ops"},
     {"scenario", Treatment::chosen, "schedule|batches|pipeline"},
     {"scenario", Treatment::refused, "perturbations"},
-    {"pipeline", Treatment::kept, "optimizer_sync|reduction"},
+    {"pipeline", Treatment::kept, "optimizer_sync|reduction|context_exchange"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
      "tensor_overlap|transfers_divided|split|distributed_optimizer|shard|microbatch_size|"
@@ -574,8 +574,8 @@ std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const 
   for (const bool sequence : axes.sequence_parallel)
     for (Sharded shared : axes.sharded) {
       // In a pipeline weights stay whole until an update ends: as where the optimizer is divided.
-      if (shared == Sharded::weights && depth > 1 && !problem.sharded())
-        shared = Sharded::optimizer;
+      const bool known = std::ranges::find(axes.sharded, Sharded::optimizer) != axes.sharded.end();
+      if (shared == Sharded::weights && depth > 1 && known) shared = Sharded::optimizer;
       const std::pair here{sequence && problem.admits_sequence_parallel(tensor),
                            sharers > 1 ? shared : Sharded::none};
       if (std::ranges::find(out, here) == out.end()) out.push_back(here);

@@ -380,7 +380,6 @@ std::vector<std::string> FullPlan::not_searched() const {
     out.push_back(fmt::format(
         "gradient reduction beside the backward{}",
         std::ranges::any_of(offers, may_overlap) ? ", but for the three best plans" : ""));
-  out.emplace_back("sharded gradients or weights (ZeRO-2, ZeRO-3)");
   out.emplace_back(axes.contexts.size() > 1 || problem.context()
                        ? "expert parallelism"
                        : "context and expert parallelism");

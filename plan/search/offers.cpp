@@ -6,6 +6,7 @@
 #include "results/advice.hpp"
 #include "scenarios/other_formats.hpp"
 #include "scenarios/megatron_arguments.hpp"
+#include "scenarios/torchtitan_config.hpp"
 
 #include <fmt/format.h>
 
@@ -125,6 +126,9 @@ Offer offer_of(const Problem& problem, const FoundPlan& plan, const Reasons& rea
   const Form megatron = in_form(megatron_arguments, offer.scenario);
   offer.megatron = megatron.text;
   offer.no_megatron = megatron.why_not;
+  const Form titan = in_form(torchtitan_config, offer.scenario);
+  offer.torchtitan = titan.text;
+  offer.no_torchtitan = titan.why_not;
   const Form table = in_form(torch_csv, offer.scenario);
   offer.torch_csv = table.text;
   offer.no_torch_csv = table.why_not;
@@ -159,6 +163,7 @@ std::vector<std::string> frameworks_of(const Offer& offer) {
   const Schedule& schedule = *offer.plan.choice.family.schedule;
   std::vector<std::string> found;
   if (!offer.megatron.empty()) found.emplace_back("Megatron-LM");
+  if (!offer.torchtitan.empty()) found.emplace_back("torchtitan");
   const auto is_class = [](std::string_view alias) { return alias.starts_with("Schedule"); };
   const auto at = std::ranges::find_if(schedule.aliases, is_class);
   if (at != schedule.aliases.end())

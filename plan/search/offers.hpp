@@ -22,8 +22,9 @@ struct Offer {
   std::string megatron, no_megatron;  ///< Megatron-LM's arguments, or why there are none
   /// where there are none, the number of the fastest plan that has some; 0: none
   int megatron_plan = 0;
-  std::string torch_csv, no_torch_csv;  ///< the table for torch, or why there is none
-  std::vector<std::string> files;       ///< the files that it was written to, the scenario first
+  std::string torchtitan, no_torchtitan;  ///< torchtitan's configuration, or why there is none
+  std::string torch_csv, no_torch_csv;    ///< the table for torch, or why there is none
+  std::vector<std::string> files;         ///< the files that it was written to, the scenario first
 };
 
 /// What limits the plans that were judged, by the texts of their scenarios.

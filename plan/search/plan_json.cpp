@@ -93,6 +93,7 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
           {"runs_in", frameworks_of(offer)},
           {"not_in_megatron", offer.no_megatron.empty() ? Json() : Json(offer.no_megatron)},
           {"megatron_arguments", offer.megatron.empty() ? Json() : Json(offer.megatron)},
+          {"torchtitan_config", offer.torchtitan.empty() ? Json() : Json(offer.torchtitan)},
           {"megatron_plan", offer.megatron_plan > 0 ? Json(offer.megatron_plan) : Json()},
           {"scenario", offer.scenario.text()},
           {"files", offer.files},

@@ -144,6 +144,7 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                                  key_.tensor > 1 && problem_.transfers_divided(),
                                  key_.sequence_parallel && problem_.tensor_overlap()},
                       .context = key_.context,
+                      .context_exchange = base.context_exchange,
                       .sharding = sharding(),
                       .muon = base.muon,
                       .stack = stack_});

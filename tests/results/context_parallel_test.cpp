@@ -149,6 +149,36 @@ TEST(ContextParallel, RecomputesTheRingWithTheLayer) {
   EXPECT_EQ(bytes(selective), bytes(full)) << "core attention has the ring in it";
 }
 
+TEST(ContextParallel, GathersKeysAndValuesOrExchangesHeads) {
+  const int c = 4;
+  const auto moved = [](const Scenario& s, OpKind kind, Collective what) {
+    return static_cast<double>(s.costs[1][kind].recipe.bytes(Axis::context, what));
+  };
+  const double y = 2 * 2 * kTokens / c * kKeys, queries = 2 * kTokens / c * kHidden;
+  const Scenario ring = scenario("context: 4"),
+                 gather = scenario("context: 4, context_exchange: all-gather"),
+                 heads = scenario("context: 4, context_exchange: all-to-all");
+  EXPECT_EQ(moved(gather, OpKind::forward, Collective::all_gather), kLayers * c * y);
+  EXPECT_EQ(moved(gather, OpKind::backward, Collective::all_gather), kLayers * c * y);
+  EXPECT_EQ(moved(gather, OpKind::backward, Collective::reduce_scatter), kLayers * c * y);
+  for (const OpKind kind : {OpKind::forward, OpKind::backward})
+    EXPECT_EQ(moved(heads, kind, Collective::all_to_all), kLayers * (2 * queries + y));
+  // Nothing hides them: stage 1 takes longer by its exchanges, here on switch ports of 450 GB/s.
+  const auto exposed_s = [](const Scenario& s) {
+    const Simulation done = simulate(s, EngineChoice::automatic);
+    return communication(done.input(), *done.timeline)
+               .inner[static_cast<std::size_t>(Axis::context)]
+               .exposed_s /
+           (4 * 8);  // devices, microbatches
+  };
+  const double latency_s = 2e-6, rate = 450e9;
+  const double gathered_s = kLayers * 3 * ((c - 1.0) / c * c * y / rate + (c - 1) * latency_s);
+  EXPECT_NEAR(exposed_s(gather), gathered_s, 1e-6 * gathered_s);
+  EXPECT_GT(exposed_s(heads), 0);
+  EXPECT_LT(exposed_s(ring), exposed_s(gather));
+  EXPECT_GT(gather.costs[1].forward_workspace_bytes, ring.costs[1].forward_workspace_bytes);
+}
+
 TEST(ContextParallel, TakesAsLongInBothEngines) {
   std::mt19937 random{20261124};
   const auto pick = [&](const std::vector<std::string>& from) {
@@ -197,6 +227,17 @@ std::string refused(const std::string& text) {
     return error.what();
   }
   return "";
+}
+
+TEST(ContextParallel, ExchangesWholeHeads) {
+  try {
+    scenario("context: 16, context_exchange: all-to-all");
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("whole heads, of which there are 8"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(ContextParallel, SaysWhatCannotBeDivided) {

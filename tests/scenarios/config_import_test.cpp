@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "scenarios/config_import.hpp"
 #include "scenarios/scenario.hpp"
+#include "scenarios/torchtitan_config.hpp"
 #include "tests/shared.hpp"
 
 #include <gtest/gtest.h>
@@ -584,6 +585,59 @@ TEST(TorchtitanImport, NoTextIsTooOdd) {
     }
   }
   EXPECT_THROW(scenario_of_torchtitan("", "a.toml", ""), InputError);
+}
+
+TEST(TorchtitanConfig, IsReadAsTheJobThatItIsOf) {
+  const char* const kJobs[] = {
+      "schedule: 1f1b\npipeline: {stages: 1, width: 16, microbatch_size: 2, microbatches: 4, "
+      "shard: "
+      "weights}\n",
+      "schedule: 1f1b\npipeline: {stages: 1, width: 16, microbatch_size: 1, microbatches: 2, "
+      "shard: "
+      "weights, shard_group: 8, reshard_after_forward: never, recompute: full}\n",
+      "schedule: interleaved-1f1b-torch\npipeline: {stages: 2, chunks: 2, width: 2, tensor: 4, "
+      "sequence_parallel: true, microbatch_size: 1, microbatches: 8, split: [8, 9, 8, 7], shard: "
+      "weights}\n",
+      "schedule: 1f1b\npipeline: {stages: 2, width: 4, context: 2, microbatch_size: 1, "
+      "microbatches: 8, split: even, shard: weights}\n"};
+  for (const char* job : kJobs) {
+    const Scenario s = parse_scenario(
+        fmt::format("model: {{base: llama-3.1-8b, seq_length: 8192}}\ncluster: {{base: dgx-h100, "
+                    "nodes: 2}}\nstack: torchtitan-eager\n{}",
+                    job),
+        "test.yaml");
+    const std::string text = torchtitan_config(s);
+    const Scenario back =
+        scenario_in(scenario_of_torchtitan(text, "a.toml", "{base: dgx-h100, nodes: 2}"));
+    EXPECT_EQ(back.schedule->name, s.schedule->name) << text;
+    EXPECT_EQ(back.shape.depth, s.shape.depth) << text;
+    EXPECT_EQ(back.layers, s.layers) << text;
+    EXPECT_EQ(back.sharding, s.sharding) << text;
+    EXPECT_EQ(back.mesh.inner, s.mesh.inner) << text;
+    EXPECT_EQ(back.mesh.width.at(0), s.mesh.width.at(0)) << text;
+    EXPECT_EQ(back.microbatch_size, s.microbatch_size) << text;
+    EXPECT_EQ(back.shape.microbatches_per_update, s.shape.microbatches_per_update) << text;
+    EXPECT_EQ(back.recompute.at(0), s.recompute.at(0)) << text;
+    EXPECT_EQ(back.transformer->parameters(), s.transformer->parameters()) << text;
+  }
+  const auto refused = [](const std::string& pipeline) {
+    try {
+      torchtitan_config(
+          parse_scenario("model: {base: llama-3.1-8b, seq_length: 8192}\ncluster: dgx-h100\nstack: "
+                         "none\nschedule: "
+                         "1f1b\npipeline: {" +
+                             pipeline + "}\n",
+                         "test.yaml"));
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("stages: 1, width: 8, shard: optimizer").find("shard: weights"),
+            std::string::npos);
+  EXPECT_NE(refused("stages: 2, microbatches: 2, split: [20, 12]").find("of 2 stages: 16 16"),
+            std::string::npos);
+  EXPECT_NE(refused("stages: 1, width: 4, tensor: 2").find("has it always"), std::string::npos);
 }
 
 }  // namespace

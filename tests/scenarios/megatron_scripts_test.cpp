@@ -28,7 +28,7 @@ const std::string kScript =
     "  --num-layers-per-virtual-pipeline-stage 10 --micro-batch-size 1 --global-batch-size 1024 "
     "\\\n"
     "  --use-distributed-optimizer --overlap-grad-reduce --lr 1e-4 --context-parallel-size 2 \\\n"
-    "  --cp-comm-type a2a \\\n"
+    "  --cp-comm-type a2a+p2p \\\n"
     "  --frobnicate 7\n";
 
 TEST(MegatronScripts, AScriptBecomesItsScenario) {
@@ -63,7 +63,7 @@ TEST(MegatronScripts, EveryFlagHasALine) {
     }
     return false;
   };
-  EXPECT_TRUE(under("# cannot be modelled", "#   --cp-comm-type a2a: context")) << text;
+  EXPECT_TRUE(under("# cannot be modelled", "#   --cp-comm-type a2a+p2p: context")) << text;
   EXPECT_TRUE(under("# not known here", "#   --frobnicate 7")) << text;
   EXPECT_TRUE(under("# changes nothing", "#   --lr 1e-4")) << text;
   EXPECT_NE(text.find("base: dgx-a100"), std::string::npos);
