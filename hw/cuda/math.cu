@@ -4,6 +4,7 @@
 #include "hw/cuda/attention.cuh"
 #include "hw/cuda/gemm.hpp"
 #include "hw/cuda/teams.cuh"
+#include "hw/optimizer_kernels.hpp"
 
 #include <initializer_list>
 #include <type_traits>

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "hw/host/attention.hpp"
 #include "hw/host/wide.hpp"
+#include "hw/optimizer_kernels.hpp"
 #include "hw/row_kernels.hpp"
 
 #include <cblas.h>

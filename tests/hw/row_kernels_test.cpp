@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "hw/optimizer_kernels.hpp"
 #include "hw/row_kernels.hpp"
 
 #include "stage_rig.hpp"
