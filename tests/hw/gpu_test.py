@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--backend cuda` as its users run, interrupt and misuse it, on emulated GPUs (emulated_gpu/gpu.hpp).
 
-Needs what run_test.py needs, and $PENSTOCK_MODULES: the folder of the module for emulated GPUs. One
+Needs what run_case.py needs, and $PENSTOCK_MODULES: the folder of the module for emulated GPUs. One
 class of cases may be named as an argument. Nothing here measures time.
 """
 
@@ -16,8 +16,7 @@ import signal
 import subprocess
 import unittest
 
-import run_test
-from run_test import RUN, SOURCE, TRANSFORMER, Case
+from run_case import BINARY, RUN, SOURCE, TRANSFORMER, Case
 
 SANITIZED = "PENSTOCK_SANITIZED" in os.environ or "PENSTOCK_THOROUGH" not in os.environ
 MODULES = pathlib.Path(os.environ["PENSTOCK_MODULES"])
@@ -391,16 +390,16 @@ class Calibrating(Emulated):
     def test_a_result_takes_nothing_that_says_how_to_measure(self):
         for option in ("--workers", "--microbatch-sizes"):
             self.assertIn("--result", self.refused(2, "calibrate", "--result", "x", option, "2",
-                                                   program=run_test.BINARY))
+                                                   program=BINARY))
         self.assertIn("cuda", self.refused(2, "calibrate", "--link", "d2d",
-                                           program=run_test.BINARY))
+                                           program=BINARY))
 
 
 class Recording(Emulated):
     """A whole session on a GPU machine, from its preparation to the validation of what came back."""
 
     def script(self, name, *arguments, **variables):
-        environment = self.environment | {"PENSTOCK": run_test.BINARY, "PENSTOCK_RUN": RUN,
+        environment = self.environment | {"PENSTOCK": BINARY, "PENSTOCK_RUN": RUN,
                                           **variables}
         code, out, err = self.finish(self.start(SOURCE / "scripts" / name, *arguments,
                                                 env=environment))
