@@ -112,6 +112,35 @@ std::string block_text(const Scenario& scenario, const Result& result, int colum
   return text + '\n';
 }
 
+/// Is there an op that uses weights which an update of the run has made?
+bool uses_updated_weights(const Simulation& simulation) {
+  return std::ranges::any_of(simulation.program.ops, [&](const std::vector<Op>& ops) {
+    return std::ranges::any_of(ops, [&](const Op& op) {
+      return is_compute(op.kind) && simulation.weight_version(op) > 0;
+    });
+  });
+}
+
+/// What is drawn: with --versions so many updates that a second version is seen, unless the user
+/// says how many.
+Simulation shown(const Arguments& arguments) {
+  std::vector<Override> overrides = overrides_of(arguments);
+  const auto simulated = [&] {
+    return simulate(unitless_scenario(arguments.positional[0], overrides), EngineChoice::exact);
+  };
+  const bool given =
+      std::ranges::any_of(overrides, [](const Override& o) { return o.key == "batches"; });
+  constexpr std::uint32_t kMost = 8;
+  std::uint32_t batches = 0;
+  while (arguments.flag("versions") && !given && batches < kMost) {
+    const Simulation tried = simulated();
+    if (uses_updated_weights(tried)) break;
+    batches = tried.program.batches + 1;
+    overrides.push_back({"batches", std::to_string(batches)});
+  }
+  return simulated();
+}
+
 }  // namespace
 
 int run_schedule_list(const Arguments& arguments) {
@@ -132,8 +161,8 @@ int run_schedule_list(const Arguments& arguments) {
 }
 
 int run_schedule_show(const Arguments& arguments) {
-  const Scenario scenario = unitless_scenario(arguments.positional[0], overrides_of(arguments));
-  const Simulation simulation = simulate(scenario, EngineChoice::exact);
+  const Simulation simulation = shown(arguments);
+  const Scenario& scenario = simulation.scenario;
   const Result result = summarize(simulation);
   const std::string format = arguments.value("format", "table");
   if (format != "table") {

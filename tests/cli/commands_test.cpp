@@ -323,5 +323,19 @@ TEST(Show, KeepsToItsWidth) {
   EXPECT_GT(shown, 30U);
 }
 
+TEST(Show, VersionsAreDrawnUntilTheSecondIsUsed) {
+  std::size_t shown = 0;
+  for (const std::string& listed : lines(succeeds({"schedule", "list", "--format", "csv"}))) {
+    const std::string schedule = listed.substr(0, listed.find(','));
+    if (shown++ == 0) continue;  // the head
+    const std::string text =
+        succeeds({"schedule", "show", schedule, "--versions", "--width", "400"});
+    EXPECT_TRUE(std::regex_search(text, std::regex("\\ndevice 0 .*[A-Za-z]1"))) << text;
+  }
+  EXPECT_GT(shown, 30U);
+  const Words one{"schedule", "show", "2bw", "--versions", "--set", "batches=1"};
+  expect_contains(succeeds(one), "1 update");
+}
+
 }  // namespace
 }  // namespace penstock::commands_test

@@ -486,6 +486,38 @@ TEST(Training, EndsWithTheWeightsOfThePipeline) {
   }
 }
 
+// Every optimizer with every correction, of every rule that has stale weights.
+TEST(Training, EveryCorrectionEndsWithTheWeightsOfThePipeline) {
+  using Kind = OptimizerSpec::Kind;
+  const std::function<void(TrainingSpec&)> corrections[] = {
+      [](TrainingSpec&) {}, [](TrainingSpec& t) { t.discounted = true; },
+      [](TrainingSpec& t) { t.rescheduled = 4; }, [](TrainingSpec& t) { t.predicted = true; }};
+  for (const char* schedule : {"pipedream", "pipedream-2bw", "pipemare"}) {
+    const bool one = std::string(schedule) == "pipedream";
+    for (const Kind kind : {Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw,
+                            Kind::nadamw, Kind::muon}) {
+      std::vector<std::string> digests;
+      for (const auto& correct : corrections) {
+        RunPlan plan = linear_plan({schedule, {4, one ? 1U : 4U, 6}}, 3);
+        plan.optimizer.kind = kind;
+        plan.optimizer.learning_rate = 0.02;
+        correct(plan.training);
+        // PipeMare's forward and backward have weights of their own.
+        if (plan.training.predicted && std::string(schedule) == "pipemare") continue;
+        const RecordedRun piped = run_alone(plan, unpaced());
+        EXPECT_EQ(piped.weights_equal, true);
+        EXPECT_EQ(piped.weights_digest, curve_of(plan).weights_digest)
+            << schedule << " " << static_cast<int>(kind) << " " << digests.size();
+        digests.push_back(piped.weights_digest);
+      }
+      // 2BW's delay is one update, which leaves a rate as it is.
+      if (!one) continue;
+      std::ranges::sort(digests);
+      EXPECT_EQ(std::ranges::adjacent_find(digests), digests.end()) << "a correction does nothing";
+    }
+  }
+}
+
 TEST(Training, GoesOnFromACheckpointWithTheSameBits) {
   const auto file = std::filesystem::temp_directory_path() / "penstock_training_test.ckpt";
   std::filesystem::remove(file);
