@@ -114,11 +114,13 @@ std::string block_text(const Scenario& scenario, const Result& result, int colum
 
 /// Is there an op that uses weights which an update of the run has made?
 bool uses_updated_weights(const Simulation& simulation) {
-  return std::ranges::any_of(simulation.program.ops, [&](const std::vector<Op>& ops) {
-    return std::ranges::any_of(ops, [&](const Op& op) {
-      return is_compute(op.kind) && simulation.weight_version(op) > 0;
-    });
-  });
+  const OpLists& lists = simulation.program.ops;
+  for (int device = 0; device < lists.devices(); ++device) {
+    for (const Op& op : lists.of_device(device)) {
+      if (is_compute(op.kind) && simulation.weight_version(op) > 0) return true;
+    }
+  }
+  return false;
 }
 
 /// What is drawn: with --versions so many updates that a second version is seen, unless the user

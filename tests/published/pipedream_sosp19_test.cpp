@@ -117,5 +117,40 @@ TEST_F(PipedreamSosp19, DataParallelismIsBestWherePipeDreamsOptimizerChoseIt) {
   EXPECT_LT(speed_up({"gnmt", 32, 64, "pipedream-b", 2, 16, "stages: 16", ""}), 1);
 }
 
+// Why no setting of the network reproduces the table: below 6.5 Gb/s (7.5 with reductions after the
+// backward) AlexNet's speed-up is more than 25 % too large, and from there on GNMT-16's is more
+// than 25 % too small.
+TEST_F(PipedreamSosp19, NoRateOfTheNicsBringsAllOfClusterBWithin25Percent) {
+  const char* b = "pipedream-b";
+  for (const bool beside : {true, false}) {
+    const auto published = [&](Case c, const char* rate) {
+      c.inter = rate;
+      std::string pipeline = c.pipeline;
+      const std::string with = "overlap: backward";
+      if (const auto at = pipeline.find(with); !beside && at != std::string::npos)
+        pipeline.replace(at, with.size(), "overlap: none");
+      const std::string all =
+          fmt::format("stages: 1, width: 16{}", beside ? "" : ", reduction: {overlap: none}");
+      return samples_per_s(scenario(c, "pipedream", pipeline, 100)) /
+             samples_per_s(scenario(c, "data-parallel", all, 4));
+    };
+    const Case alexnet{"alexnet", 256, 256, b, 2, 16, kAlexNet15To1, ""};
+    const Case gnmt{"gnmt_large", 64, 64, b, 2, 16, "stages: 16", ""};
+    const char* between = beside ? "6.5 Gbps" : "7.5 Gbps";
+    for (const char* rate : {"2 Gbps", "4 Gbps", between})
+      EXPECT_GT(published(alexnet, rate), 1.25 * 2.04)
+          << rate << ", beside the backward: " << beside;
+    for (const char* rate : {between, "10 Gbps", "15 Gbps", "25 Gbps"})
+      EXPECT_LT(published(gnmt, rate), 0.75 * 3.14) << rate << ", beside the backward: " << beside;
+  }
+}
+
+TEST_F(PipedreamSosp19, SlowerNicsSlowThePipelineOfClusterAToo) {
+  for (const char* rate : {"2 Gbps", "3 Gbps", "5 Gbps", "8 Gbps", "10 Gbps"}) {
+    const Case alexnet{"alexnet", 256, 256, "azure-nc24v3", 4, 16, kAlexNet15To1, rate};
+    EXPECT_LT(speed_up(alexnet), 0.75 * 4.92) << rate;
+  }
+}
+
 }  // namespace
 }  // namespace penstock::pipedream_sosp19_test
