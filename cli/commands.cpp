@@ -178,9 +178,7 @@ const std::vector<CommandSpec>& table() {
        "SCENARIO",
        1,
        1,
-       {{"to", "FORM",
-         "program (default), torch-csv, chakra, goal, layout, megatron-args, "
-         "torchtitan-config",
+       {{"to", "FORM", "program (default), torch-csv, chakra, goal, layout, megatron-args ...",
          "program|torch-csv|chakra|goal|layout|megatron-args|torchtitan-config"},
         kSet,
         kCompute,
@@ -189,7 +187,8 @@ const std::vector<CommandSpec>& table() {
        "penstock export my.yaml --to torch-csv        # torch.distributed.pipelining\n"
        "penstock export my.yaml --to chakra -o trace  # ASTRA-sim: one trace per device\n"
        "penstock export my.yaml --to goal -o run.goal # LogGOPSim\n"
-       "penstock export my.yaml --to megatron-args    # flags of Megatron-LM",
+       "penstock export my.yaml --to megatron-args    # flags of Megatron-LM\n"
+       "penstock export my.yaml --to torchtitan-config > job.toml",
        run_export,
        "scenario"},
       {"import",

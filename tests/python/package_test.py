@@ -323,7 +323,7 @@ class Interrupted(unittest.TestCase):
              'penstock.simulate("small-1f1b", microbatches=400_000, engine="exact").to_dict()',
              'penstock.compare("small-1f1b", over={"microbatches": [2_000_000, 2_000_001]})',
              'penstock.sweep("small-1f1b", over={"microbatches": range(100_000, 100_500)})',
-             'penstock.plan("gpt-2.2b-flush", search="full", time_limit=100)',
+             'penstock.plan("gpt-2.2b-flush", search="full", batch=65_536, time_limit=100)',
              'penstock.sweep("small-1f1b", over={"microbatches": range(100_000, 100_500)}, executor=ThreadPoolExecutor(2))',
              'penstock.train("small-pipedream", updates=200_000, set="training.problem=quadratic")')
 
