@@ -483,6 +483,27 @@ def updates_needed(facts, optimizer):
     return f"{apart.mean:.2f} ({apart.low:.2f} to {apart.high:.2f})", apart
 
 
+def longer_figure(facts):
+    """Losses against updates, each a training of its own: vanilla's 800 and 2BW's more; returns its line of the page."""
+    series = []
+    for optimizer, name in (("adamw", "AdamW"), ("muon", "Muon")):
+        keys = {} if optimizer == "adamw" else {"optimizer": optimizer}
+        cells = [(800, text(**TWO_BW, **keys)), *sorted(longer(facts)[optimizer].items())]
+        series.append((f"2BW, {name}", [(n, statistics.fmean(ends)) for n, c in cells if (ends := facts.ends(c))]))
+        vanilla = statistics.fmean(facts.ends(text(**keys)))
+        series.append((f"vanilla's 800, {name}", [(800, vanilla), (2400, vanilla)]))
+    low = math.floor(10 * min(y for _, points in series for _, y in points)) / 10
+    high = math.ceil(10 * max(y for _, points in series for _, y in points)) / 10
+    panel = svg.Panel(70, 36, 420, 230, (700, 2500), (low, high))
+    panel.axes("Loss against updates, text", "updates", "held-out loss, nats", [(n, str(n)) for n in (800, 1200, 1600, 2400)],
+               [(low + 0.2 * k, f"{low + 0.2 * k:.1f}") for k in range(int((high - low) / 0.2) + 1)])
+    for (_, points), style in zip(series, svg.STYLES):
+        panel.series(points, style)
+    names = [svg.legend(510, 60 + 24 * k, [(name, style, True)], 0) for k, ((name, _), style) in enumerate(zip(series, svg.STYLES))]
+    FIGURES["figures/convergence-longer.svg"] = svg.figure(720, 320, "Loss against updates", panel.parts, *names)
+    return "![Loss against updates](figures/convergence-longer.svg)"
+
+
 def longer_section(facts):
     needed = {optimizer: updates_needed(facts, optimizer) for optimizer in LONGER}
     lines = []
@@ -512,6 +533,8 @@ cores: the section after this one says how the gap changes with batch and width.
 
 {markdown(["", "vanilla, s per update", "2BW, s per update", "2BW's updates are faster", "2BW's updates are more", "time to the loss", "2BW is faster"],
           lines)}
+
+{longer_figure(facts)}
 
 The flush costs (p-1)/m of the time, so a large batch leaves 2BW little to win. Schedules without a flush's bubble and
 without staleness (ZB-V) are the other way out: `penstock compare`.
