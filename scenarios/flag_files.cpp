@@ -147,7 +147,6 @@ class FlagSection {
 };
 
 // ---- Megatron-LM's own
-// ---------------------------------------------------------------------------
 
 /// Reads keys with their dashes, as on a command line, or without.
 void read_flags(const Value& map, OptionReader& out) {
@@ -160,7 +159,6 @@ void read_flags(const Value& map, OptionReader& out) {
 }
 
 // ---- Primus
-// --------------------------------------------------------------------------------------
 
 std::string letters_of(const std::string& name) {
   std::string out;
@@ -255,7 +253,6 @@ void read_primus(Value modules, MegatronJob& job, OptionReader& out) {
 }
 
 // ---- NeMo, Megatron-Bridge
-// -----------------------------------------------------------------------
 
 /// Throws InputError where NeMo's model is no single stack of layers.
 void refuse_other_nemo(const Value& model, const std::string& origin) {
@@ -331,7 +328,6 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
 }
 
 // ---- DeepSpeed, GPT-NeoX
-// -------------------------------------------------------------------------
 
 /// Reads what both have of DeepSpeed's own configuration.
 void read_deepspeed(const Value& config, OptionReader& out) {

@@ -133,7 +133,6 @@ class Adoption {
   }
 
   // --- maps and names
-  // ---------------------------------------------------------------------------
 
   /// Takes the language model of one that also sees or hears, which is in a map of its own.
   void take_language_model() {
@@ -201,7 +200,6 @@ class Adoption {
   }
 
   // --- type
-  // -------------------------------------------------------------------------------------
 
   void find_type() {
     const Value::Entry* said = given("family");
@@ -273,7 +271,6 @@ class Adoption {
   }
 
   // --- keys, one by one
-  // -------------------------------------------------------------------------
 
   void adopt(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
@@ -451,7 +448,6 @@ class Adoption {
   }
 
   // --- keys together
-  // ----------------------------------------------------------------------------
 
   /// Adds a key that the file does not give, in the place of its type.
   void add_default(const char* key, std::string_view text) {

@@ -22,7 +22,6 @@ constexpr std::string_view kFormat = "penstock recording";
 }  // namespace
 
 // Fields
-// ------------------------------------------------------------------------------------------
 
 Json field_json(const Op& op) { return to_string(op); }
 void take_field(const Place& at, const Json& json, Op& op) {

@@ -20,7 +20,6 @@ namespace {
 using namespace cuda;
 
 // --- partitions, GPUs, streams
-// --------------------------------------------------------------------
 
 TEST(CudaLayout, An132SmGpuSplitsAsThePartitionTableSays) {
   EXPECT_EQ(partition_sms(132, 2, 8, 8), 64);
@@ -101,7 +100,6 @@ TEST(CudaLayout, AlignmentIsTheLargestPowerOfTwoOfTheOffset) {
 }
 
 // --- the clock's base
-// -----------------------------------------------------------------------------
 
 struct FakeEvent {
   bool has_fired = false;
@@ -139,7 +137,6 @@ TEST(BaseChain, ARestartForgetsTheEventThatWouldHaveBeenNext) {
 }
 
 // --- between host threads
-// -------------------------------------------------------------------------
 
 TEST(RingTickets, NoSlotIsFilledBeforeItWasDrainedNorDrainedBeforeItWasFilled) {
   RunControl control(0);

@@ -219,7 +219,6 @@ TEST(ParseOp, ReadsWhatToStringWrites) {
 }
 
 // Matching to a Program
-// ----------------------------------------------------------------------------
 
 RecordedRun run_of_two_stages() {
   RecordedRun run;
