@@ -323,6 +323,17 @@ TEST(Show, KeepsToItsWidth) {
   EXPECT_GT(shown, 30U);
 }
 
+/// Is an op of a drawing numbered 1?
+bool shows_version_1(const std::string& text) {
+  return std::ranges::any_of(lines(text), [](const std::string& line) {
+    const auto numbered = [](unsigned char kind, char number) {
+      return std::isalpha(kind) != 0 && number == '1';
+    };
+    return line.starts_with("device 0 ") &&
+           std::ranges::adjacent_find(line, numbered) != line.end();
+  });
+}
+
 TEST(Show, VersionsAreDrawnUntilTheSecondIsUsed) {
   std::size_t shown = 0;
   for (const std::string& listed : lines(succeeds({"schedule", "list", "--format", "csv"}))) {
@@ -330,11 +341,11 @@ TEST(Show, VersionsAreDrawnUntilTheSecondIsUsed) {
     if (shown++ == 0) continue;  // the head
     const std::string text =
         succeeds({"schedule", "show", schedule, "--versions", "--width", "400"});
-    EXPECT_TRUE(std::regex_search(text, std::regex("\\ndevice 0 .*[A-Za-z]1"))) << text;
+    EXPECT_TRUE(shows_version_1(text)) << text;
   }
   EXPECT_GT(shown, 30U);
   const Words one{"schedule", "show", "2bw", "--versions", "--set", "batches=1"};
-  expect_contains(succeeds(one), "1 update");
+  EXPECT_FALSE(shows_version_1(succeeds(one))) << "the user said how many";
 }
 
 }  // namespace
