@@ -322,7 +322,7 @@ std::vector<CollectivePhase> reduction_phases(const ReductionOptions& options,
                                               const GpuGroups& groups, const NodeOf& node_of) {
   const Sharding& sharding = options.sharding;
   const bool scatters =
-      sharding.gathering == Gathering::first_forward && !sharding.reduces_each_backward();
+      sharding.sharded() && !sharding.reduces_each_backward() && !sharding.gathers_in_reduction();
   if (!scatters && !sharding.reduces_each_backward())
     return phases_of(options.exchange(), groups, node_of);
   std::vector<CollectivePhase> phases, across;

@@ -2,13 +2,11 @@
 // How the GPUs that have the same weights divide them, their gradients and the optimizer's states,
 // and when they gather the weights again.
 //
-//   shard       state of one parameter of n, in a group of N          who has it so
-//   none        weights, gradients, states whole on each              DDP
-//   optimizer   states n/N                                            ZeRO-1, Megatron's
-//   distributed
-//                                                                     optimizer
-//   gradients   states and gradients n/N                              ZeRO-2
-//   weights     all of it n/N, weights gathered where they are used   ZeRO-3, FSDP
+//   shard       of n a GPU of a group of N has               who does it
+//   none        weights, gradients, states: n                DDP
+//   optimizer   states: n/N                                  ZeRO-1, distributed optimizer
+//   gradients   states, gradients: n/N                       ZeRO-2
+//   weights     all: n/N; weights are gathered where used    ZeRO-3, FSDP
 //
 // (Rajbhandari et al., "ZeRO", SC'20, section 5; Zhao et al., "PyTorch FSDP", VLDB'23.)
 #pragma once

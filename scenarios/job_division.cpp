@@ -25,13 +25,14 @@ std::string division_text(const Division& d, const std::string& cluster) {
     out += fmt::format("  context_exchange: {}\n", d.context_exchange);
   if (d.tensor > 1 && d.sequence_parallel) out += "  sequence_parallel: true\n";
   if (d.tensor > 1 && d.tensor_overlap) out += "  tensor_overlap: true\n";
-  if (d.width > 1 && !d.shard.empty())
+  if (d.width * d.context > 1 && !d.shard.empty())
     out += fmt::format("  shard: {}\n", d.shard);
   else if (d.width > 1 && d.distributed_optimizer)
     out += "  distributed_optimizer: true\n";
-  if (d.width > 1 && !d.reshard_after_forward.empty())
+  if (d.width * d.context > 1 && !d.reshard_after_forward.empty())
     out += fmt::format("  reshard_after_forward: {}\n", d.reshard_after_forward);
-  if (d.width > 1 && d.shard_group > 0) out += fmt::format("  shard_group: {}\n", d.shard_group);
+  if (d.width * d.context > 1 && d.shard_group > 0)
+    out += fmt::format("  shard_group: {}\n", d.shard_group);
   out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
                      d.microbatch_size, d.batch, d.recompute);
   if (d.recomputed_layers > 0)

@@ -106,7 +106,8 @@ const std::vector<KeyRow>& table() {
        "default 1",
        1, "context_parallel_size|cp"},
       {"pipeline", "context_exchange", T::choice,
-       "how they do it: ring (default: p2p, beside attention), all-gather (of keys and values, "
+       "how context ranks bring queries, keys and values together: ring (default: p2p, beside "
+       "attention), all-gather (of keys and values, "
        "before it: Llama 3), all-to-all (whole sequences of a part of the heads: Ulysses, a2a)",
        "ring|all-gather|all-to-all"},
       {"pipeline", "sequence_parallel", T::boolean,
@@ -132,7 +133,7 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "shard_group", T::integer,
        "so many of them divide it, and the groups reduce with one another (HSDP, hybrid sharding); "
        "default: all of them",
-       1, "data_parallel_shard_degree"},
+       1},
       {"pipeline", "reshard_after_forward", T::choice,
        "shard weights: always (gathered again for every backward), never (kept until the backward, "
        "in a pipeline until the last one of an update), auto (default: never in a pipeline, as "

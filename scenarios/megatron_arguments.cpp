@@ -66,6 +66,10 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
   if (s.shape.accumulation_steps > 1)
     refuse("pipeline.accumulation_steps",
            "Megatron-LM runs all microbatches of an update in one go; leave it out");
+  if (s.sharding.what == Sharded::weights && s.sharding.gathering != Gathering::each_pass)
+    refuse("pipeline.reshard_after_forward",
+           "Megatron-FSDP gathers weights in every forward and backward: reshard_after_forward: "
+           "always");
   if (!recomputation_of_all(s)) {
     refuse("pipeline.recompute",
            "Megatron-LM recomputes all stages alike; give one of none, selective, full for all, "

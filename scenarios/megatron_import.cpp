@@ -410,7 +410,7 @@ class Import : public ImportNotes {
     const bool late = has("overlap-param-gather",
                           divided_optimizer && sharers > 1
                               ? "pipeline.reduction.gather: first-forward"
-                              : "nothing, without a distributed optimizer of several replicas");
+                              : "nothing, where replicas do not divide the optimizer alone");
     return sharers > 1
                ? fmt::format("  reduction: {{overlap: {}{}}}\n", given ? "backward" : "none",
                              late && divided_optimizer ? ", gather: first-forward" : "")
@@ -422,7 +422,12 @@ class Import : public ImportNotes {
   std::string shard_group_of(std::int64_t sharers, int zero) {
     const std::int64_t instances =
         number("num-distributed-optimizer-instances", "pipeline.shard_group").value_or(1);
-    if (zero == 0 || instances <= 1 || sharers % instances != 0) return "";
+    if (zero == 0 || instances <= 1) return "";
+    if (sharers % instances != 0) {
+      unmodelled("num-distributed-optimizer-instances",
+                 fmt::format("{} replicas cannot be divided so: they are one instance", sharers));
+      return "";
+    }
     return fmt::format("  shard_group: {}\n", sharers / instances);
   }
 
@@ -445,8 +450,13 @@ class Import : public ImportNotes {
     const bool sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
-    const int zero =
+    int zero =
         sharding(has("use-distributed-optimizer", "pipeline.distributed_optimizer: true") ? 1 : 0);
+    for (const char* flag : {"zero-stage", "use-torch-fsdp2"}) {
+      if (stages == 1 || zero < 2 || !mentions(flag)) continue;
+      unmodelled(flag, "the framework refuses it with pipeline stages: ZeRO-1 is predicted");
+      zero = 1;
+    }
     const bool dividing = tensor > 1 && !sequence;
     std::string out = fmt::format(
         "cluster: {}\nstack: {}\n",
@@ -480,6 +490,9 @@ class Import : public ImportNotes {
     if (zero == 1) out += "  distributed_optimizer: true\n";
     out += shard_group_of(sharers, zero);
     if (zero > 1) out += fmt::format("  shard: {}\n", zero == 2 ? "gradients" : "weights");
+    const bool kept = has("torch-fsdp2-no-reshard-after-forward", "pipeline.reshard_after_forward");
+    if (zero == 3 && (kept || stages > 1))  // Megatron-FSDP gathers in each pass of a pipeline, too
+      out += fmt::format("  reshard_after_forward: {}\n", kept ? "never" : "always");
     out += fmt::format("  microbatch_size: {}\n", micro);
     out += batch_of(micro, width);
     out += recomputation() + split(stages * chunks, chunks);

@@ -160,6 +160,17 @@ void check_sharding(const Specification& spec, const Parallelism& job) {
                     schedule->name));
   if (within_update && job.lowering.detached_reductions)
     refuse("gradients that are divided cannot wait for the next batch; use overlap: backward");
+  const Sharding& shared = job.sharding;
+  if (schedule != nullptr && schedule->layout == Layout::mirrored && !shared.gathers_in_reduction())
+    refuse(
+        fmt::format("'{}' has each stage on two devices: it can divide the optimizer's states "
+                    "alone, among all replicas, and gather the weights after the step",
+                    schedule->name));
+  const auto algorithm = spec.reduction.algorithm.value_or(ReductionAlgorithm::ring);
+  if (algorithm != ReductionAlgorithm::ring && algorithm != ReductionAlgorithm::hierarchical &&
+      algorithm != kFormula && !shared.gathers_in_reduction())
+    spec.diagnostics.note(
+        "reduction.algorithm is of all-reduces: what is divided is reduced and gathered by rings");
   const int sharers = job.mesh.sharers();
   if (job.sharding.group > 0 && sharers % job.sharding.group != 0)
     keys.shard_group.refuse(
@@ -187,6 +198,7 @@ Sharding sharding_of(const Specification& spec, const Parallelism& job) {
   Sharding out{.what = asked_sharding(keys), .sharers = sharers};
   // Of a single replica nothing is divided, as in Megatron-LM.
   if (sharers == 1 && !keys.width.broken) return {};
+  if (keys.shard_group.value == 1) return {};
   constexpr std::int64_t kMost = 1'000'000;
   out.group = static_cast<int>(std::min(keys.shard_group.value_or(sharers), kMost));
   out.gathering = spec.reduction.gather.value_or(Gathering::after_step);
@@ -209,10 +221,10 @@ void check_shares(const Specification& spec, const Parallelism& job) {
     check_sharding(spec, job);
   } else if (asked != Sharded::none) {
     spec.diagnostics.note(fmt::format(
-        "{} changes nothing: it divides {} among replicas, and there "
-        "is one",
+        "{} changes nothing: it divides {} among replicas, {}",
         keys.shard.there ? "shard" : "distributed_optimizer",
-        asked == Sharded::optimizer ? "the optimizer's state" : "what they have alike"));
+        asked == Sharded::optimizer ? "the optimizer's state" : "what they have alike",
+        job.mesh.sharers() > 1 ? "in groups of one (shard_group)" : "and there is one"));
   }
   refuse_given_costs(spec, job);
   const TransformerSpec* model = spec.transformer();

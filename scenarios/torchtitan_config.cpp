@@ -59,6 +59,12 @@ std::vector<Diagnostic> titan_refusals(const Scenario& s) {
   if (shared == Sharded::optimizer || shared == Sharded::gradients)
     refuse("pipeline.shard",
            "torchtitan divides weights, gradients and states (shard: weights), or nothing");
+  const int context = s.mesh.size(Axis::context);
+  if (context > 1 && (!s.sharding.sharded() || s.sharding.group % context != 0))
+    refuse("pipeline.shard",
+           fmt::format("torchtitan's context ranks divide weights, too: shard: weights, in groups "
+                       "of a multiple of {}",
+                       context));
   if (s.mesh.size(Axis::context) > 1 && s.context_exchange == ContextExchange::all_to_all)
     refuse("pipeline.context_exchange", "torchtitan sends keys and values round, or gathers them");
   if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)

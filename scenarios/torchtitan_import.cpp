@@ -168,8 +168,9 @@ class Titan {
                       replicas * shards));
     }
     d_.width = notes_.product_of({replicas, shards}, "GPUs");
-    sharded_ = shards > 1;
-    if (shards > 1) say_sharded(replicas, shards);
+    // Context ranks have the same weights: they divide them, too.
+    sharded_ = shards * d_.context > 1;
+    if (sharded_) say_sharded(replicas, shards);
   }
 
   /// FSDP, or HSDP where there are replicas of the shards.

@@ -117,12 +117,12 @@ class Sums {
       Communication& sum = sums_.inner[static_cast<std::size_t>(axis)];
       const double alone = alone_s(d, g, axis);
       const double exposed_s =
-          axis == last_axis(recipe) ? left_s : std::min(left_s, exposed_alone_s(d, g, axis));
+          axis == last_axis(g) ? left_s : std::min(left_s, exposed_alone_s(d, g, axis));
       left_s -= exposed_s;
       sum.exposed_s += exposed_s;
       sums_.exposed_of_device[static_cast<std::size_t>(d)][static_cast<std::size_t>(axis)] +=
           exposed_s;
-      sum.total_s += recipe.serial() ? exposed_s : std::max(alone, exposed_s);
+      sum.total_s += serial(g) ? exposed_s : std::max(alone, exposed_s);
     }
   }
 
@@ -143,12 +143,19 @@ class Sums {
   }
 
   const Recipe& recipe_of(const Op& op) const { return input_.costs[op.stage].pass(op)[op].recipe; }
-  /// To which what the others cannot have taken belongs.
-  Axis last_axis(const Recipe& recipe) const {
+  /// Returns the axis of op g, and of the one that runs together with it, to which what the others
+  /// cannot have taken belongs.
+  Axis last_axis(std::uint32_t g) const {
     Axis last = kExchangeAxes.front();
     for (const Axis axis : kExchangeAxes)
-      if (recipe.exchanges(axis)) last = axis;
+      for (std::uint32_t i = g; i < g + ops_.together(g); ++i)
+        if (recipe_of(ops_[i]).exchanges(axis)) last = axis;
     return last;
+  }
+  bool serial(std::uint32_t g) const {
+    for (std::uint32_t i = g; i < g + ops_.together(g); ++i)
+      if (!recipe_of(ops_[i]).serial()) return false;
+    return true;
   }
   /// Of an op and the one that runs together with it, on links of their own.
   double alone_s(int d, std::uint32_t g, Axis axis) const {

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <queue>
 #include <utility>
@@ -472,12 +473,16 @@ class Simulation {
 
   std::optional<std::vector<int>> links_to_coast_on(int d) const {
     std::vector<int> links;
+    std::map<int, Lane> lane_on;  // lanes that share a link are not alone on it
     if (input_.perturbation != nullptr) return std::nullopt;
     for (const AxisCollective& one : traffic_.collectives()) {
       const std::uint32_t number = traffic_.collective_of(d, one);
       if (!carrier_.flows(number)) continue;
       if (!carrier_.steady(number)) return std::nullopt;
       const std::vector<int> more = carrier_.links_of(number);
+      for (const int l : more)
+        if (lane_on.try_emplace(l, lane_of(one.axis)).first->second != lane_of(one.axis))
+          return std::nullopt;
       links.insert(links.end(), more.begin(), more.end());
     }
     std::ranges::sort(links);

@@ -125,7 +125,10 @@ StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
       shape.tensor,
       shape.context,
       shape.sharded == Sharded::none ? 1 : shape.sharers(),
-      shape.depth > 1 ? std::min(shape.sharded, Sharded::optimizer) : shape.sharded,
+      shape.sharded,
+      shape.sharded == Sharded::weights && shape.depth == 1          ? Gathering::each_pass
+      : shape.sharded == Sharded::weights || problem_.gathers_late() ? Gathering::first_forward
+                                                                     : Gathering::after_step,
       shape.sequence_parallel,
       shape.microbatch_size,
       recompute};

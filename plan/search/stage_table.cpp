@@ -154,9 +154,7 @@ Sharding StageTable::sharding() const {
   return {.what = key_.shards > 1 ? key_.sharded : Sharded::none,
           .group = key_.shards,
           .sharers = key_.shards,
-          .gathering = key_.sharded == Sharded::weights ? Gathering::each_pass
-                       : problem_.gathers_late()        ? Gathering::first_forward
-                                                        : Gathering::after_step};
+          .gathering = key_.gathering};
 }
 
 StagePart StageTable::part_of(const StageCosts& c) const {

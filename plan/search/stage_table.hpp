@@ -42,7 +42,8 @@ class StageTable {
     int tensor = 1;
     int context = 1;
     int shards = 1;
-    Sharded sharded = Sharded::none;  ///< of weights, gathered in each pass: without a pipeline
+    Sharded sharded = Sharded::none;
+    Gathering gathering = Gathering::after_step;
     bool sequence_parallel = false;
     std::int64_t microbatch_size = 1;
     Recomputation recompute = Recompute::none;

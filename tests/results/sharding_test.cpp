@@ -153,6 +153,29 @@ TEST(Sharding, TakesEnginesTheSameTime) {
   EXPECT_GT(compared, 5);
 }
 
+TEST(Sharding, SharesLinksWithTheRingOfContextRanks) {
+  const Scenario s =
+      scenario("stages: 1, width: 1, microbatches: 1, context: 2, shard: weights", "10 GB/s");
+  Simulation prepared = prepare(s);
+  ASSERT_NE(why_not_exact(prepared.input()), "");
+  EXPECT_NEAR(makespan_s(s, EngineChoice::fluid), makespan_s(s, EngineChoice::simgrid),
+              1e-6 * makespan_s(s, EngineChoice::simgrid));
+}
+
+TEST(Sharding, ReducesPartsWithinGroupsAndAcrossThem) {
+  const auto reduced = [](const std::string& more) {
+    const Simulation done =
+        simulate(scenario("stages: 2, width: 4, microbatches: 4, shard: optimizer" + more),
+                 EngineChoice::automatic);
+    return communication(done.input(), *done.timeline).data.bytes;
+  };
+  const StageCosts whole = scenario("stages: 2, width: 4, microbatches: 4").costs[0],
+                   last = scenario("stages: 2, width: 4, microbatches: 4").costs[1];
+  const auto bytes = static_cast<double>(whole.reduced_bytes + last.reduced_bytes);
+  // In two groups of two: each reduces a half to each member, and two all-reduce each half.
+  EXPECT_NEAR(reduced(", shard_group: 2"), 2 * bytes + 2 * bytes, 1e-6 * bytes);
+}
+
 TEST(Sharding, RefusesWhatMakesNoSense) {
   const auto refused = [](const std::string& keys, const std::string& why,
                           const std::string& schedule = "1f1b") {
@@ -169,6 +192,7 @@ TEST(Sharding, RefusesWhatMakesNoSense) {
   refused("shard: none, distributed_optimizer: true", "says the contrary");
   refused("shard: optimizer, reshard_after_forward: never", "needs shard: weights");
   refused("shard: gradients", "several versions", "pipedream");
+  refused("shard: gradients", "each stage on two devices", "dualpipe");
 }
 
 }  // namespace

@@ -358,6 +358,10 @@ TEST(TorchtitanImport, SaysWhatIsShardedAmongWhom) {
   EXPECT_EQ(scenario_in(hsdp).sharding.group, 4) << hsdp;
   EXPECT_TRUE(scenario_in(hsdp).sharding.hybrid());
   EXPECT_EQ(scenario_in(hsdp).gpu_count(), 8);
+  const Scenario context = scenario_in(
+      titan_with("[parallelism]\ndata_parallel_shard_degree = 1\ncontext_parallel_degree = 4\n"));
+  EXPECT_EQ(context.sharding.what, Sharded::weights) << "context ranks divide weights, too";
+  EXPECT_EQ(context.sharding.group, 4);
   const auto gathering = [](const std::string& policy) {
     return scenario_in(titan_with("[parallelism]\ndata_parallel_shard_degree = 8\n"
                                   "fsdp_reshard_after_forward = \"" +
@@ -638,6 +642,8 @@ TEST(TorchtitanConfig, IsReadAsTheJobThatItIsOf) {
   EXPECT_NE(refused("stages: 2, microbatches: 2, split: [20, 12]").find("of 2 stages: 16 16"),
             std::string::npos);
   EXPECT_NE(refused("stages: 1, width: 4, tensor: 2").find("has it always"), std::string::npos);
+  EXPECT_NE(refused("stages: 1, width: 4, context: 2").find("divide weights, too"),
+            std::string::npos);
 }
 
 }  // namespace
