@@ -45,9 +45,11 @@ std::vector<ExchangeSeconds> exchanges_of(const Simulation& s) {
     for (const std::uint32_t stage : placement.stages_at(placement.position_of(d))) {
       for (const bool stored : {false, true}) {
         const std::uint8_t flags = stored ? std::uint8_t{Op::stored} : std::uint8_t{0};
-        const auto seconds = [&](OpKind kind) {
-          return durations.exchange_s(
-              {.stage = static_cast<std::uint16_t>(stage), .kind = kind, .flags = flags}, d, 0);
+        const auto seconds = [&](OpKind kind, std::uint8_t more = 0) {
+          return durations.exchange_s({.stage = static_cast<std::uint16_t>(stage),
+                                       .kind = kind,
+                                       .flags = static_cast<std::uint8_t>(flags | more)},
+                                      d, 0);
         };
         const ExchangeSeconds e{d,
                                 stage,
@@ -55,8 +57,9 @@ std::vector<ExchangeSeconds> exchanges_of(const Simulation& s) {
                                 seconds(OpKind::forward),
                                 seconds(OpKind::backward),
                                 seconds(OpKind::backward_input),
-                                seconds(OpKind::backward_weight)};
-        if (e.forward > 0 || e.backward > 0) all.push_back(e);
+                                seconds(OpKind::backward_weight),
+                                seconds(OpKind::forward, Op::gathers)};
+        if (e.forward > 0 || e.backward > 0 || e.gathering > 0) all.push_back(e);
       }
     }
   }
@@ -89,6 +92,7 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) 
   }
   plan.reduction = reduction_of(s, [&](int device) { return ranks_of_device(plan, device); });
   plan.exchange_s = exchanges_of(s);
+  if (!s.scenario.sharding.gathers_in_reduction()) plan.sharding = s.scenario.sharding;
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;
   plan.optimizer = s.scenario.optimizer;

@@ -50,6 +50,10 @@ std::unique_ptr<Backend> open_cuda_backend(const BackendRequest& request) {
         request.plan.name,
         "GPUs that share a stage are executed by --backend host alone so far; use --set "
         "pipeline.tensor=1 and no replicas that split microbatches");
+  if (request.plan.sharding.sharded())
+    throw InputError(request.plan.name,
+                     "replicas that divide weights, gradients or states are executed by --backend "
+                     "host alone so far; use --set pipeline.shard=none");
   if (module().entry == nullptr) throw NoHardware(module().problem);
   std::array<char, 512> why{};
   std::unique_ptr<Backend> backend(module().entry(&request, why.data(), why.size()));

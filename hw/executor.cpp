@@ -57,9 +57,12 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
   auto s = std::make_unique<StageState>();
   const int element_bytes = device_.math().element_bytes();
   s->number = number;
+  StageShards shards;
   const auto make_variant = [&](bool stored) {
     auto stage = in_.make_stage(in_.plan, number, element_bytes, stored, place_);
-    const auto bytes = accounted_bytes(in_.plan, number, stage->sizes(), element_bytes, stored);
+    if (!shards) shards = StageShards(in_.plan, rank_, number, *stage);
+    const auto bytes =
+        accounted_bytes(in_.plan, number, stage->sizes(), element_bytes, stored, shards);
     return StageState::Variant{std::move(stage), bytes};
   };
   s->usual = make_variant(false);
@@ -71,7 +74,12 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
     if (op.has(Op::stored) && !s->stored.stage) s->stored = make_variant(true);
   }
   s->weights = std::make_unique<WeightStore>(in_.plan, *s->usual.stage, s->bytes(), device_,
-                                             ledger_, std::move(last_use), number);
+                                             ledger_, std::move(last_use), number, shards);
+  if (divides_weights(in_.plan))
+    for (UnitPlace& place : s->whole_weights)
+      place.block = allocate(shards.largest * element_bytes);
+  if (divides_gradients(in_.plan))
+    for (UnitPlace& place : s->whole_gradients) place.block = allocate(shards.largest * 4);
   if (is_last(number)) {
     const std::int64_t bytes = std::int64_t{program.microbatches()} * 4;
     losses_ = allocate(bytes);
@@ -123,6 +131,7 @@ void DeviceExecutor::run() {
   issue_receives(first_);
   for (std::uint32_t g = first_; g < last_; g += ops_.together(g)) issue(g);
   if (last_ > first_) wait_until_done(last_ - 1);
+  assemble_weights();
   device_.finish();
 }
 
@@ -326,31 +335,47 @@ Event DeviceExecutor::begin_of(std::uint32_t g) {
 
 // --- inside of ops -------------------------------------------------------------------------------
 
-/// Issues this rank's steps of an exchange on the compute queue.
+/// Issues this rank's part of an exchange with the ranks of its replica, on the compute queue.
 void DeviceExecutor::exchange(std::uint32_t g, const StageExchange& e) {
+  for (Block* block : exchange_by(g, e, exchange_steps(in_.plan, rank_, e.what, e.elements), true))
+    device_.release(kComputeQueue, block);
+}
+
+/// Issues this rank's steps of an exchange: on the compute queue or, with other replicas, on the
+/// one beside it. Returns the blocks that came, which can be released when it has ended.
+std::vector<Block*> DeviceExecutor::exchange_by(std::uint32_t g, const StageExchange& e,
+                                                const std::vector<CollectiveStep>& steps,
+                                                bool inside_replica) {
   constexpr auto kKind = Transfer::Kind::reduction;
-  Math& math = device_.math();
+  Device& on = inside_replica ? device_ : in_.backend.beside(rank_);
+  Math& math = on.math();
   const std::int64_t bytes = exchanged_bytes(e, math);
-  ExchangeRecord happened{e.name, e.what, e.elements * bytes, device_.record(kComputeQueue), {}};
-  for (const CollectiveStep& step : exchange_steps(in_.plan, rank_, e.what, e.elements)) {
+  std::vector<Block*> received;
+  ExchangeRecord happened{e.name, e.what, e.elements * bytes, on.record(kComputeQueue), {}};
+  for (const CollectiveStep& step : steps) {
     if (step.gpu != rank_) continue;
     const std::int64_t n = (step.end - step.first) * bytes;
     if (step.kind == CollectiveStep::Kind::send) {
-      SendingEnd& end = in_.backend.sending(channel_between(rank_, step.peer, false, kKind));
-      Block* block = device_.allocate(kComputeQueue, n);
+      SendingEnd& end =
+          in_.backend.sending(channel_between(rank_, step.peer, !inside_replica, kKind));
+      Block* block = device_.allocate(inside_replica ? kComputeQueue : end.queue(), n);
+      if (!inside_replica) on.wait(kComputeQueue, device_.record(end.queue()));
       math.copy(n, e.data.at(step.first * bytes), {block});
-      end.send(device_.record(kComputeQueue), block, n, ops_[g]);
+      end.send(on.record(kComputeQueue), block, n, ops_[g]);
       device_.release(end.queue(), block);
     } else {
-      ReceivingEnd& end = in_.backend.receiving(channel_between(step.peer, rank_, false, kKind));
-      Block* block = device_.allocate(end.queue(), n);
-      device_.wait(kComputeQueue, end.receive(nullptr, block, n, ops_[g]).arrived);
-      take_step(math, e, step, {block});
-      device_.release(kComputeQueue, block);
+      ReceivingEnd& end =
+          in_.backend.receiving(channel_between(step.peer, rank_, !inside_replica, kKind));
+      received.push_back(device_.allocate(end.queue(), n));
+      const int from = place_of_rank(in_.plan, step.peer).device;
+      const Op op = from == number_ ? ops_[g] : reduction_of(ops_[g], from);
+      on.wait(kComputeQueue, end.receive(nullptr, received.back(), n, op).arrived);
+      take_step(math, e, step, {received.back()});
     }
   }
-  happened.end = device_.record(kComputeQueue);
+  happened.end = on.record(kComputeQueue);
   record(g).exchanges.push_back(std::move(happened));
+  return received;
 }
 
 /// Before a step: gradients of which each rank has the sum over its rows are added over the ranks.
@@ -476,7 +501,9 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g) {
   b.exchange = [this, g](const StageExchange& e) { exchange(g, e); };
   b.weights = s.weights->version(in_.plan.program.version(op));
   b.output = {f.output};
+  use_units(g, s, b);
   stage->forward(device_.math(), b, op.microbatch);
+  end_units(g, s);
   release(f.workspace);
   return std::exchange(f.output, nullptr);
 }
@@ -502,6 +529,7 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     StageBuffers b = buffers(s, one, k);
     b.exchange = [this, g](const StageExchange& e) { exchange(g, e); };
     b.weights = weights;
+    use_units(g, s, b);
     if (f.output_gradient != nullptr)
       b.output_gradient = {f.output_gradient, i * sizes.output_bytes};
     if (f.input_gradient != nullptr) b.input_gradient = {f.input_gradient, i * sizes.input_bytes};
@@ -512,6 +540,7 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     backward_weight(*stage, one, b, k);
   }
   if (input) release(f.output_gradient);
+  end_units(g, s);
 }
 
 void DeviceExecutor::backward_input(const Stage& stage, InFlight& f, StageBuffers& b,

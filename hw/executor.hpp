@@ -20,6 +20,9 @@
 // compute queue. One that overlaps a backward (in parts, each when it is there) or the next batch
 // (detached; backwards then add to a second buffer) runs on a queue beside it.
 //
+// Replicas that divide a stage (hw/shards.hpp) gather weights and reduce gradients inside of its
+// ops, on the queue beside, a unit while another one computes.
+//
 // With post-validation a step waits for the partial norm of the
 // position before, and hands its own on as it starts; the message is as real as the others, but
 // nothing is clipped, and so no step looks at the number in it.
@@ -100,6 +103,7 @@ class DeviceExecutor {
  private:
   struct StageState;
   struct InFlight;
+  struct UnitPlace;
   /// The ops that use a channel's messages, in the order these are sent, and which of their
   /// sequences come by it.
   struct Incoming {
@@ -150,6 +154,19 @@ class DeviceExecutor {
   void end_early_parts(std::uint32_t g, const Event& begin, double duration_s);
   void end_reduction(std::uint32_t g);
   void exchange(std::uint32_t g, const StageExchange& exchange);
+  std::vector<Block*> exchange_by(std::uint32_t g, const StageExchange& exchange,
+                                  const std::vector<CollectiveStep>& steps, bool inside_replica);
+  void use_units(std::uint32_t g, StageState& s, StageBuffers& b);
+  Tensor use_weights(std::uint32_t g, StageState& s, std::size_t unit);
+  void gather_unit(std::uint32_t g, StageState& s, std::size_t unit);
+  void gather_whole(std::uint32_t g, const StageState& s, Tensor to);
+  Tensor begin_gradients(StageState& s, std::size_t unit);
+  void reduce_unit(std::uint32_t g, StageState& s, std::size_t unit);
+  void exchange_unit(std::uint32_t g, UnitPlace& place, const StageExchange& exchange,
+                     const std::vector<CollectiveStep>& steps);
+  void wait_for_unit(UnitPlace& place);
+  void end_units(std::uint32_t g, StageState& s);
+  void assemble_weights();
   void sum_partial_gradients(std::uint32_t g, const StageState& s);
   int same_place_on(int device) const { return rank_at(in_.plan, device, place_); }
   template <class Visit>

@@ -33,7 +33,10 @@ std::int64_t DeviceExecutor::gradient_bytes() const {
 /// Finds what this device does in each of its reductions, and on which queue.
 void DeviceExecutor::find_parts() {
   if (adders_.size() == 1 && !in_.plan.program.reduces_within) return;
+  if (divides_gradients(in_.plan)) return;  // every backward has reduced them
   const Program& program = in_.plan.program;
+  const Collective what =
+      in_.plan.sharding.sharded() ? Collective::reduce_scatter : Collective::all_reduce;
   const auto stated = parts_at(in_.plan, program.placement.position_of(number_));
   std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
   for (const auto& [number, s] : stages_) elements.emplace_back(number, s->sizes().parameters);
@@ -42,7 +45,7 @@ void DeviceExecutor::find_parts() {
     const auto [first, end] = ranges[k];
     Part& part = parts_.emplace_back(Part{stated[k], first});
     for (CollectiveStep step :
-         reduction_steps(in_.plan, adders_, end - first, place_ % in_.plan.division.tensor)) {
+         reduction_steps(in_.plan, adders_, end - first, place_ % in_.plan.division.tensor, what)) {
       if (step.gpu != rank_) continue;
       step.first += first;
       step.end += first;

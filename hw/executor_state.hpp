@@ -4,10 +4,21 @@
 
 #include "hw/executor.hpp"
 
+#include <array>
 #include <memory>
 #include <vector>
 
 namespace penstock {
+
+/// Where a unit of a stage's weights or gradients is whole for a while. There are two of each, and
+/// a unit has that of its number modulo two, so that the next one can come while it is used.
+struct DeviceExecutor::UnitPlace {
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  Block* block = nullptr;
+  std::size_t unit = kNone;
+  Event done = nullptr;  // gathered or, of gradients, reduced
+  std::vector<Block*> received = {};
+};
 
 struct DeviceExecutor::StageState {
   /// A way of computing a microbatch, and what it takes.
@@ -20,6 +31,8 @@ struct DeviceExecutor::StageState {
   Variant usual;
   Variant stored;  // without recomputation; no stage where no op asks for it
   std::unique_ptr<WeightStore> weights;
+  std::array<UnitPlace, 2> whole_weights, whole_gradients;
+  std::size_t reduced = 0;  // units of the op that runs
 
   const Variant& variant(const Op& op) const { return op.has(Op::stored) ? stored : usual; }
   const StageHoldings& bytes() const { return usual.bytes; }

@@ -153,6 +153,14 @@ void OptimizerState::issue(Math& math, StepTensors t, std::int64_t step,
     math.blend(n, static_cast<float>(1 + ahead_), t.master_out, 1, predicted, predicted);
 }
 
+void OptimizerState::issue_part(Math& math, StepTensors t, std::int64_t at, std::int64_t count,
+                                std::int64_t step, std::uint32_t microbatches) {
+  t.first_moment = {moments_[0], at * 4}, t.second_moment = {moments_[1], at * 4};
+  mean_ = 1.0 / microbatches;
+  step_ = step;
+  issue_rest(math, 0, count, t, learning_rate(plan_, stage_, static_cast<std::uint32_t>(step - 1)));
+}
+
 StepTensors OptimizerState::part(const StepTensors& t, std::int64_t first) const {
   const auto at = [&](Tensor x, int bytes) { return x ? x.at(first * bytes) : x; };
   return {.master_in = at(t.master_in, 4),

@@ -46,6 +46,9 @@ class OptimizerState {
   /// gradients the sum `t.gradient` is. What is trained goes from t.master_in to t.master_out; the
   /// working weights, where those are apart, to t.working_out. The moments of `t` are filled in.
   void issue(Math& math, StepTensors t, std::int64_t step, std::uint32_t microbatches);
+  /// Issues it for `count` elements alone, whose moments are the state's from the `at`-th on.
+  void issue_part(Math& math, StepTensors t, std::int64_t at, std::int64_t count, std::int64_t step,
+                  std::uint32_t microbatches);
   /// Are the weights that are trained apart from those that ops use?
   bool apart() const { return mixed() || ahead_ > 0; }
   /// For a checkpoint.

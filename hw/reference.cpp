@@ -5,6 +5,7 @@
 #include "hw/backward_weights.hpp"
 #include "hw/optimizer_step.hpp"
 #include "hw/rank_exchange.hpp"
+#include "hw/shards.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -84,11 +85,19 @@ class ReferenceStage {
     return bytes > 0 ? device_.allocate(kComputeQueue, bytes) : nullptr;
   }
 
+  /// Adds the sum, which each device has, to that of earlier backwards of the update.
+  void keep_sum() {
+    const std::int64_t n = sizes().parameters;
+    if (kept_sum_ == nullptr) kept_sum_ = zeros(n * 4);
+    math_.accumulate(n, {gradients_.begin()->second}, {kept_sum_});
+    for (const auto& [device_number, own] : gradients_) math_.zero(n * 4, {own});
+  }
+
   /// Makes the next version of the sum, which each device has; those before `still_used` are
   /// dropped.
   void step(std::uint32_t still_used) {
     const bool apart = master_ != nullptr;
-    Block* sum = gradients_.begin()->second;
+    Block* sum = kept_sum_ != nullptr ? kept_sum_ : gradients_.begin()->second;
     for (const auto& [device_number, other] : gradients_)
       if (other != sum) math_.zero(other->bytes, {other});
     const Tensor newest{versions_.back()};
@@ -167,6 +176,7 @@ class ReferenceStage {
   std::int64_t steps_ = 0;
   std::vector<int> devices_;
   std::map<int, Block*> gradients_;  // by device
+  Block* kept_sum_ = nullptr;        // of backwards that have been reduced
   Block* master_ = nullptr;
 };
 
@@ -195,7 +205,13 @@ class PositionSum {
       const ReferenceStage& part = *parts[static_cast<std::size_t>(tensor_rank)];
       elements.emplace_back(part.number(), part.sizes().parameters);
     }
-    for (const auto& [first, end] : ranges_of(parts_at(plan, position), elements)) {
+    const Stage& first_stage = stages_[0][0]->stage();
+    std::vector<GradientRange> ranges = ranges_of(parts_at(plan, position), elements);
+    if (divides_gradients(plan)) {  // of one stage
+      ranges.clear();
+      for (const auto& [first, end] : first_stage.pieces()) ranges.push_back({first, end});
+    }
+    for (const auto& [first, end] : ranges) {
       for (CollectiveStep step :
            reduction_steps(plan, stages_[0][0]->devices(), end - first, tensor_rank)) {
         step.first += first;
@@ -293,6 +309,19 @@ std::vector<Orders> orders_of(const Program& program) {
   return orders;
 }
 
+/// Sorts the microbatches of each stage so that those that its replicas have at once follow one
+/// another: the first one of each replica, the second one, and so on.
+void take_turns(const Program& program, std::vector<std::vector<std::uint32_t>>& order) {
+  for (std::uint32_t s = 0; s < order.size(); ++s) {
+    std::map<std::uint32_t, std::uint32_t> had;  // by replica
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> turns;
+    for (const std::uint32_t k : order[s])
+      turns.emplace_back(had[k % program.placement.width_of(s)]++, k);
+    std::ranges::stable_sort(turns, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
+    for (std::size_t i = 0; i < turns.size(); ++i) order[s][i] = turns[i].second;
+  }
+}
+
 }  // namespace
 
 struct SequentialRun::State {
@@ -302,6 +331,11 @@ struct SequentialRun::State {
         orders_(orders_of(plan.program)),
         number_(numbers(plan.lone_updates)),
         still_used_(still_used(plan.lone_updates)) {
+    for (Orders& of_update : orders_) {
+      if (!divides_gradients(plan)) break;
+      take_turns(plan.program, of_update.input);
+      take_turns(plan.program, of_update.weight);
+    }
     const auto count = static_cast<std::uint32_t>(plan.program.placement.stages());
     for (std::uint32_t s = 0; s < count; ++s) {
       first_.push_back(parts_.size());
@@ -400,7 +434,8 @@ struct SequentialRun::State {
     } else {
       run_by_stage(orders, update * each, (update + 1) * each);
     }
-    for (PositionSum& sum : sums_) sum.run();
+    for (PositionSum& sum : sums_)
+      if (!divides_gradients(plan_)) sum.run();
     for (std::size_t s = 0; s < stages(); ++s) step(s, (update + 1) * each);
   }
 
@@ -563,6 +598,16 @@ struct SequentialRun::State {
                own.stage().backward_weight(device_.math(), b, k);
              });
     forget(s, k);
+    if (divides_gradients(plan_)) reduce_backwards(s);
+  }
+
+  /// Sums the gradients of a stage that divides them when each of its replicas has had a backward.
+  void reduce_backwards(std::size_t s) {
+    const std::uint32_t width = plan_.program.placement.width_of(static_cast<std::uint32_t>(s));
+    if (++backwards_[s] % width != 0) return;
+    for (PositionSum& sum : sums_)
+      if (sum.stage() == s) sum.run();
+    part(s, 0).keep_sum();
   }
 
   /// The mean loss of held-out microbatches under the newest weights.
@@ -626,6 +671,7 @@ struct SequentialRun::State {
   std::uint32_t lone_version_ = 0;
   std::vector<std::unique_ptr<ReferenceStage>> parts_;  // [stage][rank that shares it]
   std::vector<PositionSum> sums_;
+  std::map<std::size_t, std::uint32_t> backwards_;  // by stage
   std::map<Key, Activations> activations_;
   std::map<Key, Block*> outputs_, input_gradients_;  // on their way to the next stage
   std::map<Key, Block*> inputs_;                     // of F: what the stage before made

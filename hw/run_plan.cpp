@@ -35,7 +35,7 @@ double exchange_s(const RunPlan& plan, int device, std::uint32_t g) {
     });
     if (stated == plan.exchange_s.end()) return 0.0;
     switch (op.kind) {
-      case OpKind::forward: return stated->forward;
+      case OpKind::forward: return op.has(Op::gathers) ? stated->gathering : stated->forward;
       case OpKind::backward: return stated->backward;
       case OpKind::backward_input: return stated->backward_input;
       case OpKind::backward_weight: return stated->backward_weight;
@@ -157,13 +157,22 @@ std::vector<CollectiveStep> steps_of(const RunPlan& plan, const std::vector<int>
 }  // namespace
 
 std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
-                                            std::int64_t elements, int tensor_rank) {
+                                            std::int64_t elements, int tensor_rank,
+                                            Collective what) {
+  if (what == Collective::all_reduce && plan.sharding.sharded()) {
+    const auto part = [&](Collective half) {
+      return reduction_steps(plan, devices, elements, tensor_rank, half);
+    };
+    std::vector<CollectiveStep> steps = part(Collective::reduce_scatter);
+    std::ranges::copy(part(Collective::all_gather), std::back_inserter(steps));
+    return steps;
+  }
   std::vector<int> ranks;
   for (const int d : devices) {
     for (int r = 0; r < replicas_of_device(plan, d); ++r)
       ranks.push_back(rank_at(plan, d, r * plan.division.tensor + tensor_rank));
   }
-  return steps_of(plan, ranks, Collective::all_reduce, plan.reduction.algorithm, elements, false);
+  return steps_of(plan, ranks, what, plan.reduction.algorithm, elements, false);
 }
 
 std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int rank, Collective what,
@@ -225,9 +234,10 @@ void add_norm_channels(RunPlan& plan) {
 }
 
 /// Of gradients, or what takes as little time in the plan.
-void add_gradient_channel(RunPlan& plan, int source, int destination) {
+void add_gradient_channel(RunPlan& plan, int source, int destination, bool inside_ops = false) {
   plan.channels.push_back({.source = source,
                            .destination = destination,
+                           .backward = inside_ops,
                            .bytes_per_s = std::numeric_limits<double>::infinity(),
                            .kind = Transfer::Kind::reduction});
 }
@@ -276,7 +286,10 @@ RunPlan with_update_channels(RunPlan plan) {
         add_steps(exchange_steps(plan, rank_at(plan, d, r * plan.division.tensor), what, 1));
     }
   }
-  for (const auto& [source, destination] : pairs) add_gradient_channel(plan, source, destination);
+  for (const auto& [source, destination] : pairs) {
+    add_gradient_channel(plan, source, destination);
+    if (plan.sharding.sharded()) add_gradient_channel(plan, source, destination, true);
+  }
   return plan;
 }
 

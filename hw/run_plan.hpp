@@ -4,6 +4,7 @@
 #pragma once
 
 #include "models/collective_steps.hpp"
+#include "models/sharding.hpp"
 #include "models/stage_costs.hpp"
 #include "models/training.hpp"
 #include "program/program.hpp"
@@ -32,6 +33,7 @@ struct ExchangeSeconds {
   std::uint32_t stage = 0;
   bool stored = false;  ///< of microbatches of which nothing is recomputed
   double forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
+  double gathering = 0;  ///< of an F that gathers new weights (Op::gathers)
 };
 
 /// A FIFO between two devices, and what a virtual clock takes its messages to cost.
@@ -43,7 +45,8 @@ struct Channel {
   double bytes_per_s = 0;
   /// What moves in it: activations and their gradients (message); partial norms, which cost the
   /// latency (norm); gradients that are reduced, of replicas or mirrored devices, whose time is
-  /// that of the reduction, and what replicas exchange with a server (reduction).
+  /// that of the reduction, and what replicas exchange with a server (reduction); what replicas
+  /// that divide a stage exchange inside of ops (reduction and backward).
   Transfer::Kind kind = Transfer::Kind::message;
 };
 
@@ -95,6 +98,8 @@ struct RunPlan {
   RankDivision division;
   std::vector<ExchangeSeconds> exchange_s;  ///< of those that take time
   ReductionPlan reduction;
+  /// Of weights, gradients and states among replicas, unless an all-reduce gathers the weights.
+  Sharding sharding;
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
@@ -181,9 +186,11 @@ std::vector<GradientRange> ranges_of(
 std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position);
 
 /// Returns the steps, of ranks, by which the gradients of these are reduced: of all replicas of
-/// these devices, the tensor rank of this number.
+/// these devices, the tensor rank of this number. Where the replicas divide what they step, an
+/// all-reduce is a reduce-scatter and an all-gather.
 std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
-                                            std::int64_t elements, int tensor_rank = 0);
+                                            std::int64_t elements, int tensor_rank = 0,
+                                            Collective what = Collective::all_reduce);
 /// Returns the steps by which the tensor ranks of a rank's replica exchange inside of an op: round
 /// a ring, as is predicted.
 std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int rank, Collective what,

@@ -25,7 +25,11 @@ namespace penstock {
 
 constexpr std::string_view kRuleNames[] = {"flush", "stash", "double_buffer", "latest", "listed"};
 constexpr std::string_view kBackwardNames[] = {"plain", "corrected", "mixed"};
+constexpr std::string_view kGatheringNames[] = {"after_step", "first_forward", "forward",
+                                                "each_pass"};
 
+constexpr const auto& names_of(Sharded) { return kShardedNames; }
+constexpr const auto& names_of(Gathering) { return kGatheringNames; }
 constexpr const auto& names_of(VersionRule::Kind) { return kRuleNames; }
 constexpr const auto& names_of(VersionRule::Backward) { return kBackwardNames; }
 constexpr const auto& names_of(Transfers) { return kTransfersNames; }
@@ -168,8 +172,8 @@ void each_field(Like<VersionRule> auto& v, auto&& visit) {
 void each_field(Like<Program> auto& p, auto&& visit) {
   VISIT_FIELDS(visit, p, schedule, transfers, microbatches_per_update, batches, flushes);
   visit("optimizer_sync", p.step_sync);
-  VISIT_FIELDS(visit, p, placement, asynchronous, detached_reductions, reduces_within, versions,
-               whole_backward);
+  VISIT_FIELDS(visit, p, placement, asynchronous, detached_reductions, reduces_within, gathers,
+               versions, whole_backward);
 }
 
 void each_field(Like<OpCost> auto& c, auto&& visit) {
@@ -221,7 +225,15 @@ void each_field(Like<RankDivision> auto& d, auto&& visit) {
 
 void each_field(Like<ExchangeSeconds> auto& e, auto&& visit) {
   visit("device", e.device, {0, 1 << 24});
-  VISIT_FIELDS(visit, e, stage, stored, forward, backward, backward_input, backward_weight);
+  VISIT_FIELDS(visit, e, stage, stored, forward, backward, backward_input, backward_weight,
+               gathering);
+}
+
+void each_field(Like<Sharding> auto& s, auto&& visit) {
+  visit("what", s.what);
+  visit("group", s.group, {1, 1 << 24});
+  visit("sharers", s.sharers, {1, 1 << 24});
+  visit("gathering", s.gathering);
 }
 
 /// A plan whose Program is not lowered yet: the compute order of each position, of one batch where
@@ -239,7 +251,7 @@ void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   VISIT_FIELDS(visit, plan, compute, microbatch_size, recompute, training, lone_updates, layers,
                optimizer);
   if (plan.compute == Compute::transformer) visit("model", plan.model);
-  VISIT_FIELDS(visit, plan, channels, costs, reduction, division, exchange_s);
+  VISIT_FIELDS(visit, plan, channels, costs, reduction, division, exchange_s, sharding);
 }
 
 namespace {

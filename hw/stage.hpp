@@ -67,11 +67,20 @@ struct StageBuffers {
   Tensor kept;
   Tensor workspace;
   Tensor loss;  ///< fp32, one number; only on the last stage
+  /// Where weights are gathered, or gradients reduced, piece by piece (of Stage::pieces()): see
+  /// below. Empty: all are there.
+  std::function<Tensor(std::size_t piece)> gathered = {}, reduced = {};
   /// W calls it when it has issued all that it adds to one of Stage::pieces() (of several); may be
   /// empty.
   std::function<void(std::size_t piece)> piece_done = {};
   /// Exchanges with the ranks that share the stage; empty where there are none.
   std::function<void(const StageExchange&)> exchange = {};
+
+  /// Return where the weights and the gradients of a piece are, as if all of the stage's were
+  /// there. A stage of several pieces calls them as it comes to one; it may use the one before no
+  /// more.
+  Tensor weights_of(std::size_t piece) const { return gathered ? gathered(piece) : weights; }
+  Tensor gradients_of(std::size_t piece) const { return reduced ? reduced(piece) : gradients; }
 };
 
 /// Elements of the gradients that a W completes together.

@@ -44,6 +44,35 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
                                             element_bytes, plan.training, plan.text);
 }
 
+namespace {
+
+/// Adds why replicas cannot divide the stages of a plan.
+void add_why_not_divided(const RunPlan& plan, std::vector<std::string>& why) {
+  const Program& p = plan.program;
+  const std::string with = "weights, gradients and states that replicas divide are executed with ";
+  if (p.placement.stages() != p.placement.depth() || p.placement.mirrored())
+    why.push_back(with + "one stage a device");
+  if (plan.division.tensor > 1 || !plan.division.replicas.empty())
+    why.push_back(with + "one GPU for each replica of a stage");
+  if (p.versions.kind != VersionRule::Kind::flush || p.whole_backward || p.asynchronous)
+    why.push_back(with + "schedules that flush, with a backward for each microbatch");
+  if (plan.sharding.group != plan.sharding.sharers)
+    why.push_back(with + fmt::format("all that have the same weights in one group; use --set "
+                                     "pipeline.shard_group={}",
+                                     plan.sharding.sharers));
+  if (plan.optimizer.kind == OptimizerSpec::Kind::muon)
+    why.emplace_back("Muon needs whole matrices, and each replica has a part of them");
+  if (plan.training.clip > 0)
+    why.emplace_back("a norm that is clipped would be that of one replica's part");
+  for (std::size_t s = 0; divides_weights(plan) && s < plan.layers.size(); ++s) {
+    if (plan.recompute.at(s).recomputed(plan.layers[s]) > 0 &&
+        plan.recompute.at(s).group(plan.layers[s]) > 1)
+      return why.push_back(with + "layers that are recomputed one by one");
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> why_not_computable(const RunPlan& plan) {
   std::vector<std::string> why;
   if (plan.compute == Compute::transformer) {
@@ -71,6 +100,7 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
     if (waits_for_no_other(plan))
       why.emplace_back("replicas that wait for no other are executed without tensor ranks");
   }
+  if (plan.sharding.sharded()) add_why_not_divided(plan, why);
   return why;
 }
 
@@ -88,9 +118,10 @@ std::vector<std::string> why_not_executable(const RunPlan& plan) {
 namespace {
 
 StageHoldings bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored,
-                       int place) {
-  const auto made = make_stage(plan, stage, element_bytes, stored, place);
-  return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored);
+                       int rank) {
+  const auto made = make_stage(plan, stage, element_bytes, stored, place_of_rank(plan, rank).place);
+  return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored,
+                         StageShards(plan, rank, stage, *made));
 }
 
 /// Of one stage on a device, if what I makes for W were there from F on.
@@ -112,13 +143,13 @@ std::int64_t most_activations(const RunPlan& plan, int device, std::uint32_t sta
 
 std::int64_t bytes_needed(const RunPlan& plan, int rank, int element_bytes) {
   std::int64_t bytes = 0;
-  const auto [device, place] = place_of_rank(plan, rank);
+  const int device = place_of_rank(plan, rank).device;
   const bool blends = plan.program.versions.backward != VersionRule::Backward::plain;
   const auto adders =
       static_cast<std::int64_t>(adders_of(plan, device).size()) * replicas_of_device(plan, device);
   for (const std::uint32_t s : stages_on(plan, device)) {
-    const StageHoldings a = bytes_of(plan, s, element_bytes, false, place);
-    const StageHoldings stored = bytes_of(plan, s, element_bytes, true, place);
+    const StageHoldings a = bytes_of(plan, s, element_bytes, false, rank);
+    const StageHoldings stored = bytes_of(plan, s, element_bytes, true, rank);
     bytes += optimizer_scratch_bytes(plan.optimizer, make_stage(plan, s, element_bytes)->sizes(),
                                      element_bytes) +
              a.weights + a.gradients * (adders > 1 ? adders + 1 : 1) +

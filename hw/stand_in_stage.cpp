@@ -34,7 +34,7 @@ constexpr std::uint64_t kTargets = 2ULL << 32;
 
 /// Where things are: see the header.
 struct StandInStage::Places {
-  Tensor x, z, dy, dz, first_weight, second_weight;
+  Tensor x, z, dy, dz;
 };
 
 StandInStage::StandInStage(int stage, int stages, int element_bytes, std::uint64_t seed)
@@ -59,8 +59,6 @@ StandInStage::Places StandInStage::places(const StageBuffers& b) const {
   p.x = first_ ? b.saved_for_weight.at(matrix_bytes_) : b.input;
   p.dz = b.kept;
   p.dy = last_ ? b.saved_for_weight.at((first_ ? 2 : 1) * matrix_bytes_) : b.kept.at(matrix_bytes_);
-  p.first_weight = b.weights;
-  p.second_weight = b.weights.at(matrix_bytes_);
   return p;
 }
 
@@ -75,10 +73,10 @@ void StandInStage::initialize(std::span<float> weights) const {
 void StandInStage::forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const {
   const Places p = places(b);
   if (first_) math.fill_uniform(kElements, seed_, kInputs + microbatch, p.x);
-  math.gemm(product(false, true), p.x, p.first_weight, p.z);
+  math.gemm(product(false, true), p.x, b.weights_of(1), p.z);
   math.gelu(kElements, p.z, b.workspace);
   const Tensor y = last_ ? b.workspace.at(matrix_bytes_) : b.output;
-  math.gemm(product(false, true), b.workspace, p.second_weight, y);
+  math.gemm(product(false, true), b.workspace, b.weights_of(0).at(matrix_bytes_), y);
   math.add_tensors(kElements, p.x, y, y);
   if (!last_) return;
   math.fill_uniform(kElements, seed_, kTargets + microbatch, p.dy);
@@ -88,19 +86,19 @@ void StandInStage::forward(Math& math, const StageBuffers& b, std::uint32_t micr
 void StandInStage::backward_input(Math& math, const StageBuffers& b, std::uint32_t) const {
   const Places p = places(b);
   if (!last_) math.copy(matrix_bytes_, b.output_gradient, p.dy);
-  math.gemm(product(false, false), p.dy, p.second_weight, p.dz);
+  math.gemm(product(false, false), p.dy, b.weights_of(0).at(matrix_bytes_), p.dz);
   math.gelu_backward(kElements, p.dz, p.z, p.dz);
   if (first_) return;
-  math.gemm(product(false, false), p.dz, p.first_weight, b.input_gradient);
+  math.gemm(product(false, false), p.dz, b.weights_of(1), b.input_gradient);
   math.add_tensors(kElements, p.dy, b.input_gradient, b.input_gradient);
 }
 
 void StandInStage::backward_weight(Math& math, const StageBuffers& b, std::uint32_t) const {
   const Places p = places(b);
   math.gelu(kElements, p.z, b.workspace);
-  math.gemm(weight_gradient(), p.dy, b.workspace, b.gradients.at(kElements * 4));
+  math.gemm(weight_gradient(), p.dy, b.workspace, b.gradients_of(0).at(kElements * 4));
   if (b.piece_done) b.piece_done(0);
-  math.gemm(weight_gradient(), p.dz, p.x, b.gradients);
+  math.gemm(weight_gradient(), p.dz, p.x, b.gradients_of(1));
   if (b.piece_done) b.piece_done(1);
 }
 

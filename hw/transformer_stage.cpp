@@ -28,6 +28,8 @@ class Pass {
        std::int64_t sequences, const TransformerLayout& layout)
       : math_(math),
         b_(b),
+        weights_(b.weights),
+        gradients_(b.gradients),
         spec_(spec),
         tensor_(tensor),
         layout_(layout),
@@ -39,6 +41,11 @@ class Pass {
         ffn_(tensor.part(spec.ffn_hidden_size)),
         heads_(tensor.part(spec.num_attention_heads)),
         e_(math.element_bytes()) {}
+
+  /// Comes to one of the stage's pieces (TransformerStage::pieces) with its weights, or to add to
+  /// its gradients.
+  void use_weights(std::size_t piece) { weights_ = b_.weights_of(piece); }
+  void use_gradients(std::size_t piece) { gradients_ = b_.gradients_of(piece); }
 
   void embed(const TokenSource& source) {
     math_.generate_tokens(source, at(layout_.tokens), {});
@@ -66,12 +73,14 @@ class Pass {
   }
 
   /// All layers that are made again for the backward of the last one.
-  void group_to_z(std::size_t first, std::size_t end) {
+  void group_to_z(std::size_t first, std::size_t end, const auto& piece_of) {
     for (std::size_t i = first; i + 1 < end; ++i) {
+      use_weights(piece_of(i));
       LayerSlots l = layout_.in_backward[i];
       l.activated = layout_.activated_again;
       layer_forward(i, l, layout_.in_backward[i + 1].ln1.x);
     }
+    use_weights(piece_of(end - 1));
     layer_to_z(end - 1, layout_.in_backward[end - 1]);
   }
 
@@ -177,8 +186,8 @@ class Pass {
 
  private:
   Tensor at(const Slot& slot) const { return slot.in(b_); }
-  Tensor weight(std::int64_t offset) const { return b_.weights.at(offset * e_); }
-  Tensor gradient(std::int64_t offset) const { return b_.gradients.at(offset * 4); }
+  Tensor weight(std::int64_t offset) const { return weights_.at(offset * e_); }
+  Tensor gradient(std::int64_t offset) const { return gradients_.at(offset * 4); }
 
   // This rank's parts of the matrices.
   Linear qkv(const LayerParameters& p) const { return {3 * own_h_, h_, p.qkv, p.qkv_bias}; }
@@ -352,6 +361,7 @@ class Pass {
 
   Math& math_;
   const StageBuffers& b_;
+  Tensor weights_, gradients_;
   const TransformerSpec& spec_;
   const TensorRank& tensor_;
   const TransformerLayout& layout_;
@@ -458,18 +468,30 @@ TokenSource TransformerStage::tokens(std::uint32_t microbatch) const {
   return source;
 }
 
+/// Returns the number of a layer's piece, or (-1) of the embedding's.
+std::size_t TransformerStage::piece_of(int layer) const {
+  return static_cast<std::size_t>(part_.layers - 1 - layer + (part_.last ? 1 : 0));
+}
+
 void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const {
   Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
-  if (part_.first) pass.embed(tokens(microbatch));
+  if (part_.first) {
+    pass.use_weights(piece_of(-1));
+    pass.embed(tokens(microbatch));
+  }
   for (std::size_t i = 0; i < layout_.in_forward.size(); ++i) {
+    pass.use_weights(piece_of(static_cast<int>(i)));
     pass.layer_forward(i, layout_.in_forward[i], layout_.x[i + 1]);
   }
-  if (part_.last) pass.head(tokens(microbatch));
+  if (!part_.last) return;
+  pass.use_weights(0);
+  pass.head(tokens(microbatch));
 }
 
 void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::uint32_t) const {
   Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
   if (part_.last) {
+    pass.use_weights(0);
     pass.head_backward_input();
   } else {
     pass.keep_output_gradient();
@@ -480,7 +502,9 @@ void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::ui
   for (std::size_t i = layout_.in_backward.size(); i-- > 0;) {
     const LayerSlots& layer = layout_.in_backward[i];
     const bool ends_group = i + 1 == recomputed || (i + 1) % group == 0;
-    if (i < recomputed && ends_group) pass.group_to_z(i - i % group, i + 1);
+    const auto piece = [&](std::size_t layer) { return piece_of(static_cast<int>(layer)); };
+    if (i < recomputed && ends_group) pass.group_to_z(i - i % group, i + 1, piece);
+    pass.use_weights(piece(i));
     if (selective) pass.probabilities(layer);
     pass.layer_backward_input(i, layer);
   }
@@ -491,17 +515,21 @@ void TransformerStage::backward_weight(Math& math, const StageBuffers& b,
   Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
   std::size_t piece = 0;
   const auto done = [&] {
-    if (b.piece_done) b.piece_done(piece++);
+    if (b.piece_done) b.piece_done(piece);
+    ++piece;
   };
   if (part_.last) {
+    pass.use_gradients(piece);
     pass.head_backward_weight();
     done();
   }
   for (std::size_t i = layout_.in_backward.size(); i-- > 0;) {
+    pass.use_gradients(piece);
     pass.layer_backward_weight(i, layout_.in_backward[i]);
     done();
   }
   if (part_.first) {
+    pass.use_gradients(piece);
     pass.embed_backward(tokens(microbatch));
     done();
   }

@@ -45,6 +45,7 @@ class TransformerStage : public Stage {
 
  private:
   TokenSource tokens(std::uint32_t microbatch) const;
+  std::size_t piece_of(int layer) const;
 
   TransformerSpec spec_;
   TransformerPart part_;

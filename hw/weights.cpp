@@ -6,10 +6,21 @@
 #include <algorithm>
 
 namespace penstock {
+namespace {
+
+/// Returns what the optimizer of a rank knows of a stage that is divided.
+StageSizes stepped(StageSizes sizes, const StageShards& shards) {
+  if (!shards) return sizes;
+  sizes.parameters = shards.owned;
+  sizes.matrices.clear();
+  return sizes;
+}
+
+}  // namespace
 
 WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageHoldings& bytes,
                          Device& device, Ledger& ledger, std::vector<std::int64_t> last_use,
-                         std::uint32_t number)
+                         std::uint32_t number, StageShards shards)
     : plan_(plan),
       stage_(stage),
       bytes_(bytes),
@@ -17,10 +28,15 @@ WeightStore::WeightStore(const RunPlan& plan, const Stage& stage, const StageHol
       ledger_(ledger),
       last_use_(std::move(last_use)),
       number_(number),
-      optimizer_(plan, number, stage.sizes(), device),
+      shards_(std::move(shards)),
+      optimizer_(plan, number, stepped(stage.sizes(), shards_), device),
       backward_(plan, number, stage.sizes().parameters, device) {
-  const std::int64_t fp32 = stage.sizes().parameters * 4;
-  versions_.push_back({0, allocate(stage.sizes().parameters * device.math().element_bytes())});
+  const auto elements = [&](bool divided) {
+    return shards_ && divided ? shards_.owned : stage.sizes().parameters;
+  };
+  const std::int64_t fp32 = elements(divides_gradients(plan)) * 4;
+  versions_.push_back(
+      {0, allocate(elements(divides_weights(plan)) * device.math().element_bytes())});
   gradients_ = allocate(fp32);
   if (reduces_beside(plan, number)) set_aside_ = allocate(fp32);
   if (optimizer_.apart()) master_ = allocate(fp32);
@@ -38,10 +54,16 @@ void WeightStore::load() {
   std::vector<float> weights(static_cast<std::size_t>(n));
   stage_.initialize(weights);
   const Tensor working{versions_[0].block};
-  device_.upload(master_ != nullptr ? Tensor{master_} : working, weights.data(), n * 4);
+  if (shards_ && divides_weights(plan_)) {
+    for (const ShardUnit& unit : shards_.units)
+      for (const auto& [first, end, at] : unit.owned)
+        device_.upload(working.at(at * 4), weights.data() + first, (end - first) * 4);
+  } else {
+    device_.upload(master_ != nullptr ? Tensor{master_} : working, weights.data(), n * 4);
+  }
   if (master_ != nullptr) math.round(n, {master_}, working);
   backward_.start(working);
-  math.zero(n * 4, {gradients_});
+  math.zero(gradients_->bytes, {gradients_});
   if (set_aside_ != nullptr) math.zero(n * 4, {set_aside_});
 }
 
@@ -77,13 +99,39 @@ void WeightStore::step(std::int64_t position) {
   const bool apart = master_ != nullptr;
   next.number = ++made_;
   backward_.before_step(newest);
-  optimizer_.issue(device_.math(),
-                   {.master_in = apart ? Tensor{master_} : newest,
-                    .master_out = apart ? Tensor{master_} : Tensor{next.block},
-                    .working_out = apart ? Tensor{next.block} : Tensor{},
-                    .gradient = summed()},
-                   made_, means_of_update(plan_, number_));
+  issue_step({.master_in = apart ? Tensor{master_} : newest,
+              .master_out = apart ? Tensor{master_} : Tensor{next.block},
+              .working_out = apart ? Tensor{next.block} : Tensor{},
+              .gradient = summed()});
   backward_.after_step({next.block});
+}
+
+/// Of a stage that is divided, only the shard is stepped; other sums are of no use any more.
+void WeightStore::issue_step(const StepTensors& t) {
+  Math& math = device_.math();
+  const std::uint32_t means = means_of_update(plan_, number_);
+  if (!shards_) return optimizer_.issue(math, t, made_, means);
+  const bool weights_divided = divides_weights(plan_), sums_divided = divides_gradients(plan_);
+  for (const ShardUnit& unit : shards_.units) {
+    for (const auto& [first, end, at] : unit.owned) {
+      StepTensors part = t;
+      part.master_in = t.master_in.at((weights_divided ? at : first) * 4);
+      part.master_out = t.master_out.at((weights_divided ? at : first) * 4);
+      part.gradient = t.gradient.at((sums_divided ? at : first) * 4);
+      optimizer_.issue_part(math, part, at, end - first, made_, means);
+    }
+  }
+  math.zero(t.gradient.block->bytes, t.gradient);
+}
+
+Tensor WeightStore::newest_tensor() const {
+  return {std::ranges::find(versions_, made_, &Version::number)->block};
+}
+
+Tensor WeightStore::assemble() {
+  if (!divides_weights(plan_)) return newest_tensor();
+  assembled_ = allocate(stage_.sizes().parameters * 4);
+  return {assembled_};
 }
 
 void WeightStore::take_weights(std::int64_t position, Tensor weights) {
@@ -126,8 +174,9 @@ void WeightStore::warm_up(std::int64_t elements) {
 }
 
 std::string WeightStore::newest() const {
-  const Version& newest = *std::ranges::find(versions_, made_, &Version::number);
-  const Tensor weights{master_ != nullptr ? master_ : newest.block};
+  const Tensor weights = assembled_ != nullptr ? Tensor{assembled_}
+                         : master_ != nullptr  ? Tensor{master_}
+                                               : newest_tensor();
   std::string bytes(static_cast<std::size_t>(stage_.sizes().parameters * 4), '\0');
   device_.download(bytes.data(), weights, static_cast<std::int64_t>(bytes.size()));
   return bytes;

@@ -5,7 +5,9 @@
 // when no later op of the device's list uses that, else into a buffer whose version has retired;
 // only when there is none does it take a new one. So a flush holds 1, PipeDream on stage s its
 // delay + 1, 2BW 2 and never 3 (Narayanan et al., ICML'21, section 3.1). A rule whose backward uses
-// a blend of versions takes one buffer more. Whoever sizes a device counts all of them from the
+// a blend of versions takes one buffer more. Where ranks divide a stage, each steps its shard and
+// keeps its part of what is divided; new weights are whole again when they have been gathered.
+// Whoever sizes a device counts all of them from the
 // start, and so does the ledger.
 #pragma once
 
@@ -13,6 +15,7 @@
 #include "hw/backward_weights.hpp"
 #include "hw/ledger.hpp"
 #include "hw/optimizer_step.hpp"
+#include "hw/shards.hpp"
 
 #include <string>
 
@@ -23,13 +26,20 @@ class WeightStore {
   /// `last_use[v]`: position in the device's list of the last op that uses version v; -1: none.
   /// `number`: of the stage in the plan.
   WeightStore(const RunPlan& plan, const Stage& stage, const StageHoldings& bytes, Device& device,
-              Ledger& ledger, std::vector<std::int64_t> last_use, std::uint32_t number = 0);
+              Ledger& ledger, std::vector<std::int64_t> last_use, std::uint32_t number = 0,
+              StageShards shards = {});
 
   /// Throws InternalBug when the version is not held.
   Tensor version(std::uint32_t version) const;
   /// What a backward uses whose rule says this version; may issue the work that makes it.
   Tensor for_backward(std::uint32_t version);
-  /// Where backwards add.
+  const StageShards& shards() const { return shards_; }
+  /// The newest version: all of it, or the shard where weights are divided.
+  Tensor newest_tensor() const;
+  /// Takes a buffer for all weights, where they are divided, to which they can be gathered when the
+  /// run has ended.
+  Tensor assemble();
+  /// Where backwards add, or of what is reduced the shard.
   Tensor gradients() const { return {gradients_}; }
   /// What the next step uses: the same, or what was set aside.
   Tensor summed() const { return {set_aside_ != nullptr ? set_aside_ : gradients_}; }
@@ -55,6 +65,7 @@ class WeightStore {
   };
   Block* allocate(std::int64_t bytes);
   void load();
+  void issue_step(const StepTensors& t);
   Version& newest_version();
   Version& target(std::int64_t position);
 
@@ -65,8 +76,10 @@ class WeightStore {
   Ledger& ledger_;
   std::vector<std::int64_t> last_use_;
   std::uint32_t number_;
+  StageShards shards_;
   OptimizerState optimizer_;
-  Block* master_ = nullptr;  // fp32 weights that are trained, where they are apart
+  Block* assembled_ = nullptr;  // divided weights when the run has ended
+  Block* master_ = nullptr;     // fp32 weights that are trained, where they are apart
   Block* gradients_ = nullptr;
   Block* set_aside_ = nullptr;  // null: reductions hold their device
   std::vector<Version> versions_;

@@ -26,17 +26,6 @@ void require_executable(const Scenario& scenario, bool perturbed, bool real) {
                      "the executor exchanges between products, not beside them; use --set "
                      "pipeline.tensor_overlap=false");
   }
-  const Sharding& sharding = scenario.sharding;
-  if (sharding.sharded() && !sharding.gathers_in_reduction()) {
-    const bool optimizer = sharding.what == Sharded::optimizer;
-    throw InputError(
-        scenario.origin,
-        fmt::format("the executor keeps weights and gradients whole, and all that have "
-                    "them gather a step's weights at once; use --set {}",
-                    !optimizer          ? "pipeline.shard=optimizer"
-                    : sharding.hybrid() ? "pipeline.shard_group=" + std::to_string(sharding.sharers)
-                                        : "pipeline.reduction.gather=after-step"));
-  }
   if (std::ranges::any_of(scenario.recompute.values(),
                           [](const Recomputation& r) { return r.offload > 0; })) {
     throw InputError(scenario.origin,
