@@ -164,7 +164,8 @@ std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vect
       return reduction_steps(plan, devices, elements, tensor_rank, half);
     };
     std::vector<CollectiveStep> steps = part(Collective::reduce_scatter);
-    std::ranges::copy(part(Collective::all_gather), std::back_inserter(steps));
+    const std::vector<CollectiveStep> more = part(Collective::all_gather);
+    steps.insert(steps.end(), more.begin(), more.end());
     return steps;
   }
   std::vector<int> ranks;

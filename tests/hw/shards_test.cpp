@@ -73,6 +73,42 @@ TEST(DividedStages, ThatLoseAGradientAreNoticed) {
   }
 }
 
+/// Ops last as long as their recipes say, whatever is exchanged inside of them and for how long.
+TEST(DividedStages, OnAVirtualClockTakeTheTimesThatAreStated) {
+  for (const char* name : {"data-parallel", "1f1b", "zb-h1"}) {
+    RigSpec spec{name, shape_of(name, 2, 3, 2)};
+    spec.shape.replicas = 2;
+    spec.link = {.latency_s = 0.17, .bytes_per_s = 3000};
+    spec.costs.assign(spec.shape.depth, unit_costs());
+    RigSpec longer = spec;
+    RunPlan plan = plan_of(spec);
+    plan.sharding = sharding(Sharded::weights, Gathering::each_pass, 2);
+    for (StageCosts& c : longer.costs) {
+      c[OpKind::forward].seconds += 0.25;
+      c[OpKind::backward].seconds += 0.5;
+      c[OpKind::backward_input].seconds += 0.125;
+      c[OpKind::backward_weight].seconds += 0.375;
+    }
+    for (int d = 0; d < plan.program.placement.devices(); ++d)
+      plan.exchange_s.push_back({.device = d,
+                                 .stage = plan.program.placement.position_of(d),
+                                 .forward = 0.25,
+                                 .backward = 0.5,
+                                 .backward_input = 0.125,
+                                 .backward_weight = 0.375});
+    const Rig rig(longer);
+    const Timeline simulated = simulate_exact(rig.input());
+    const RecordedRun run = run_alone(plan, virtual_clock());
+    EXPECT_EQ(run.weights_equal, true);
+    const RecordedTimeline executed = to_timeline(rig.program.ops, rig.table, run);
+    ASSERT_TRUE(executed.missing.empty());
+    for (std::uint32_t g = 0; g < rig.program.ops.size(); ++g) {
+      EXPECT_EQ(executed.timeline.op(g).start_s, simulated.op(g).start_s) << name;
+      EXPECT_EQ(executed.timeline.op(g).end_s, simulated.op(g).end_s) << name;
+    }
+  }
+}
+
 /// Elements that are exchanged in an op of the first replica.
 std::int64_t exchanged(const RecordedRun& run, const Op& op, Collective what) {
   std::int64_t bytes = 0;
