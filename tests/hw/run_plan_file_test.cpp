@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
         Change{"/penstock_program", 3,
-               "version 3; this penstock reads 9: export the scenario again"},
+               "version 3; this penstock reads 10: export the scenario again"},
         Change{"/nane", 3, "unknown key 'nane'"},
         Change{"/costs/1/forwards", 3, "costs[1]: unknown key 'forwards'"},
         Change{"/name", 3, "name: must be a text"},
