@@ -64,6 +64,23 @@ TEST(DividedStages, OfEveryOptimizerEndWithTheWeightsOfASequentialRun) {
   }
 }
 
+/// Where rings go over nodes, or nodes reduce first, a replica owns several ranges of a unit.
+TEST(DividedStages, OfSeveralNodesReduceByEveryAlgorithm) {
+  for (const auto algorithm :
+       {ReductionAlgorithm::ring, ReductionAlgorithm::hierarchical, ReductionAlgorithm::tree,
+        ReductionAlgorithm::server, ReductionAlgorithm::all_to_all}) {
+    for (const auto& [what, gathering] : kAll) {
+      RunPlan plan = divided("data-parallel", 1, 4, sharding(what, gathering, 4));
+      make_transformer(plan, Recompute::none, 2);
+      plan.reduction.algorithm = algorithm;
+      plan.reduction.nodes = {0, 0, 1, 1};
+      EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << static_cast<int>(algorithm);
+      divide_reduction(plan, 3);
+      EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true) << "in buckets";
+    }
+  }
+}
+
 TEST(DividedStages, ThatLoseAGradientAreNoticed) {
   for (const auto& [what, gathering] : kAll) {
     const RunPlan plan = divided("1f1b", 2, 2, sharding(what, gathering, 2));
