@@ -105,7 +105,8 @@ std::string how_fast(const Simulation& s, const Result& r) {
     text += fmt::format(
         "\n           MFU {}, HFU {} (of the dense {} peak, attention counted in full; HFU counts "
         "recomputation)",
-        format_percent(*r.mfu), format_percent(*r.hfu), s.scenario.transformer->compute_type);
+        format_percent(*r.mfu), format_percent(*r.hfu),
+        s.scenario.transformer->peak_of(ProductClass::mlp));
   }
   if (r.mfu && r.mfu_causal && much_attention(*r.mfu, *r.mfu_causal))
     text += fmt::format(

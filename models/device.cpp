@@ -12,6 +12,14 @@ std::int64_t DeviceSpec::capacity_bytes() const {
                                    (1 - allocator_slack) * (1 - headroom));
 }
 
+double DeviceSpec::product_ratio(const std::string& type, const std::string& over) const {
+  const auto mine = peak_flops_per_s.find(type), other = peak_flops_per_s.find(over);
+  if (mine == peak_flops_per_s.end() || other == peak_flops_per_s.end()) return 1;
+  const auto my_share = product_share.find(type), other_share = product_share.find(over);
+  const bool both = my_share != product_share.end() && other_share != product_share.end();
+  return other->second / mine->second * (both ? other_share->second / my_share->second : 1);
+}
+
 double DeviceSpec::efficiency_at(double hidden_size) const {
   if (efficiency.empty()) return 1;
   const auto above = std::ranges::find_if(

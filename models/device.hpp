@@ -41,7 +41,10 @@ struct DeviceSpec {
   double memory_bytes_per_s = 0;
   double memory_efficiency = 0.8;
   std::map<std::string, double>
-      peak_flops_per_s;  ///< dense, by number type: fp16, bf16, fp32, tf32
+      peak_flops_per_s;  ///< dense, by number type: fp16, bf16, fp32, tf32, fp8, nvfp4
+  /// Shares of these peaks that large products reach, by number type; how fast a narrow type is
+  /// beside 16 bits follows from two of them. Of a type without one: as of 16 bits.
+  std::map<std::string, double> product_share;
   double launch_s = 0;
   std::vector<EfficiencyPoint> efficiency;  ///< ascending hidden size
   bool efficiency_assumed = false;          ///< no layer was measured on it
@@ -57,6 +60,9 @@ struct DeviceSpec {
   /// Bytes a training job may use, or 0 when unknown:
   /// (memory - reserved) * (1 - slack) * (1 - headroom).
   std::int64_t capacity_bytes() const;
+  /// Returns how much longer products of one row of the peaks take than of another; 1 where a peak
+  /// is not known.
+  double product_ratio(const std::string& type, const std::string& over) const;
   /// Achieved share of peak at a hidden size: linear in its logarithm, flat outside of the curve.
   double efficiency_at(double hidden_size) const;
 

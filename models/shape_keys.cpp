@@ -44,8 +44,9 @@ std::vector<std::pair<std::string, std::string>> shape_keys(const TransformerSpe
   add_given("extra_parameters", model.extra_parameters);
   add("tie_embeddings", model.tie_embeddings);
   add("flash_attention", model.flash_attention);
-  add("precision",
-      model.compute_type.ends_with("16") ? "mixed-" + model.compute_type : model.compute_type);
+  add("precision", precision_text(model.product_types, model.compute_type.ends_with("16")
+                                                           ? "mixed-" + model.compute_type
+                                                           : model.compute_type));
   return keys;
 }
 

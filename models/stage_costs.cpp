@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <memory>
 #include <numeric>
 
 namespace penstock {
@@ -18,12 +19,14 @@ namespace {
 /// Parameters per GPU of what stages are made of.
 struct PartParameters {
   std::int64_t layer, embedding, head, tied;
+  LayerNarrow narrow;  ///< of a layer's, in narrow types
 
   PartParameters(const TransformerSpec& model, const Layer& of, const TensorParallel& tensor)
       : layer(of.parameters(tensor)),
         embedding(model.embedding_parameters(tensor)),
         head(model.head_parameters(tensor)),
-        tied(model.tie_embeddings ? model.vocab_rows(tensor) * model.hidden_size : 0) {}
+        tied(model.tie_embeddings ? model.vocab_rows(tensor) * model.hidden_size : 0),
+        narrow(of.narrow(tensor)) {}
 
   std::int64_t largest_unit(int layers, bool first, bool last) const {
     return std::max({layers > 0 ? layer : 0, first ? embedding : 0, last ? head : 0});
@@ -45,7 +48,11 @@ class StageModel {
         sharding_(options.sharding),
         shards_(options.sharding.optimizer_shards()),
         parameters_(model, layer, options.tensor),
-        seconds_(job_) {}
+        seconds_(job_) {
+    const ProductTypes& precision = model.product_types;
+    if (precision.first_wide + precision.last_wide > 0)
+      wide_ = std::make_unique<WideLayers>(model, device, options, stage);
+  }
   StageModel(const StageModel&) = delete;  // seconds_ refers to job_
   StageModel& operator=(const StageModel&) = delete;
 
@@ -58,15 +65,16 @@ class StageModel {
     c[OpKind::backward_weight].flops = flops.weight;
     c[OpKind::backward].again_flops = c[OpKind::backward_input].again_flops = flops.again;
     set_parameters(c, layers, first, last);
-    const StageSeconds seconds = seconds_.of(layers, first, last, c.weight_bytes);
+    const StageSeconds seconds = seconds_of(layers, first, last, c.weight_bytes);
     c[OpKind::forward].seconds = seconds.forward;
     c[OpKind::backward].seconds = seconds.backward;
     c[OpKind::backward_input].seconds = seconds.input;
     c[OpKind::backward_weight].seconds = seconds.weight;
-    c.step_s = optimizer_s(c);
+    c.step_s = optimizer_s(c, layers, first, last);
     const double output = job_.layer.input_bytes(job_.b, job_.tensor);
     c.output_bytes = whole(job_.gathers_messages() ? output / job_.tensor.degree : output);
     set_kept_bytes(job_, layers, first, last, c);
+    c.activation_bytes += wide_layers(layers, first, last) * wide_activation_bytes();
     set_recipes(job_, layers, first, last, {seconds_.attention_s(), seconds_.products_s()}, c);
     set_sharding(
         job_, sharding_,
@@ -79,11 +87,49 @@ class StageModel {
   /// F + B alone, as `costs` has them.
   double compute_s(int layers, bool first, bool last) const {
     const std::int64_t weights = weight_bytes(parameters_.of_layers(layers, first, last));
-    const StageSeconds seconds = seconds_.of(layers, first, last, weights);
+    const StageSeconds seconds = seconds_of(layers, first, last, weights);
     return seconds.forward + seconds.backward;
   }
 
  private:
+  /// Layers whose products are all in the model's type (Megatron-LM's --first-last-layers-bf16).
+  struct WideLayers {
+    TransformerSpec model;
+    Layer layer;
+    std::unique_ptr<StageModel> stage;
+
+    WideLayers(const TransformerSpec& narrow, const DeviceSpec& device,
+               const StageCostOptions& options, std::size_t at)
+        : model(narrow.in_own_type()),
+          layer(model),
+          stage(std::make_unique<StageModel>(model, layer, device, options, at)) {}
+  };
+
+  int wide_layers(int layers, bool first, bool last) const {
+    const ProductTypes& precision = job_.model.product_types;
+    return std::min(layers, (first ? precision.first_wide : 0) + (last ? precision.last_wide : 0));
+  }
+
+  StageSeconds seconds_of(int layers, bool first, bool last, std::int64_t weight_bytes) const {
+    const int wide = wide_layers(layers, first, last);
+    if (wide == 0) return seconds_.of(layers, first, last, weight_bytes);
+    StageSeconds sum = seconds_.of(layers - wide, first, last, 0);
+    const StageSeconds more = wide_->stage->seconds_.of(wide, false, false, weight_bytes);
+    sum.forward += more.forward;
+    sum.backward += more.backward;
+    sum.input += more.input;
+    sum.weight += more.weight;
+    return sum;
+  }
+
+  /// Returns what a wide layer keeps more than a narrow one.
+  std::int64_t wide_activation_bytes() const {
+    if (!wide_ || job_.recompute.in_full()) return 0;
+    const LayerParts again = job_.selective() ? job_.recompute.parts : LayerParts();
+    return whole(wide_->layer.kept(job_.b, job_.tensor, again).bytes() -
+                 job_.layer.kept(job_.b, job_.tensor, again).bytes());
+  }
+
   std::int64_t weight_bytes(std::int64_t parameters) const {
     return whole(static_cast<double>(parameters) * job_.model.bytes.weights);
   }
@@ -92,21 +138,32 @@ class StageModel {
     const ParameterBytes& bytes = job_.model.bytes;
     const std::int64_t parameters = parameters_.of_layers(layers, first, last);
     const auto n = static_cast<double>(parameters);
-    c.weight_bytes = weight_bytes(parameters);
+    const LayerNarrow& narrow = parameters_.narrow;
+    const int narrow_layers = layers - wide_layers(layers, first, last);
+    // Narrow weights are held by rows and by columns.
+    const bool alone = job_.model.product_types.narrow_parameters;
+    const double instead = alone ? bytes.weights * narrow.parameters : 0;
+    c.weight_bytes = weight_bytes(parameters) + whole(narrow_layers * (2 * narrow.bytes - instead));
     c.gradient_bytes = whole(n * bytes.gradients);
     c.optimizer_bytes = whole(n * bytes.optimizer / shards_);
     c.version_bytes = whole(n * bytes.version);
-    const double gathered = (bytes.reduced + bytes.weights) / 2;
-    c.reduced_bytes =
-        whole(n * (shards_ > 1 && sharding_.gathers_in_reduction() ? gathered : bytes.reduced));
+    const double gathered =
+        n * bytes.weights + (alone ? narrow_layers * (narrow.bytes - instead) : 0);
+    const bool both = shards_ > 1 && sharding_.gathers_in_reduction();
+    c.reduced_bytes = whole(both ? (n * bytes.reduced + gathered) / 2 : n * bytes.reduced);
   }
 
-  double optimizer_s(const StageCosts& c) const {
+  double optimizer_s(const StageCosts& c, int layers, bool first, bool last) const {
     const StackSpec& stack = job_.stack;
-    const double weights = job_.model.bytes.weights;
-    const double parameters = weights > 0 ? static_cast<double>(c.weight_bytes) / weights : 0;
+    const LayerNarrow& narrow = parameters_.narrow;
+    const int narrow_layers = layers - wide_layers(layers, first, last);
+    const auto parameters = static_cast<double>(parameters_.of_layers(layers, first, last));
+    // Narrow weights are made of wide ones, or their other copy is, once an update.
+    const bool alone = job_.model.product_types.narrow_parameters;
+    const double cast =
+        alone ? 2 * narrow.bytes : job_.model.bytes.weights * narrow.parameters + 2 * narrow.bytes;
     // Adam reads and writes its state, reads the gradient and writes the weights.
-    return stack.iteration_overhead_s +
+    return stack.iteration_overhead_s + seconds_.streaming_s(narrow_layers * cast) +
            seconds_.streaming_s(stack.optimizer_traffic > 0
                                     ? stack.optimizer_traffic * parameters / shards_
                                     : static_cast<double>(c.gradient_bytes + c.weight_bytes) /
@@ -119,6 +176,7 @@ class StageModel {
   int shards_;
   PartParameters parameters_;
   LayerSeconds seconds_;
+  std::unique_ptr<WideLayers> wide_;
 };
 
 }  // namespace

@@ -73,8 +73,8 @@ double TransformerSpec::head_forward_flops(double b, const TensorParallel& tenso
 
 double TransformerSpec::head_operand_bytes(double b, const TensorParallel& tensor) const {
   const double rows = b * as_double(seq_length), columns = as_double(vocab_rows(tensor));
-  return element_bytes() *
-         (rows * (as_double(hidden_size) + columns) + columns * as_double(hidden_size));
+  const double operand = operand_bytes(ProductClass::head);
+  return operand * (rows + columns) * as_double(hidden_size) + element_bytes() * rows * columns;
 }
 
 double TransformerSpec::layer_input_bytes(double b) const {

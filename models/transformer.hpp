@@ -23,6 +23,7 @@
 #pragma once
 
 #include "models/layer_form.hpp"
+#include "models/product_types.hpp"
 #include "models/recomputation.hpp"
 
 #include <cstdint>
@@ -85,9 +86,27 @@ struct TransformerSpec {
   bool tie_embeddings = true;
   bool flash_attention = false;
   std::string compute_type = "fp16";  ///< row of the device's peak rates
+  ProductTypes product_types = {};    ///< of products that are in other types than that
   ParameterBytes bytes;
 
   double element_bytes() const { return compute_type == "fp32" || compute_type == "tf32" ? 4 : 2; }
+  /// Returns the row of a device's peak rates that products of a class are at.
+  std::string peak_of(ProductClass products) const {
+    const std::string_view peak = facts_of(product_types.of(products)).peak;
+    return peak.empty() ? compute_type : std::string(peak);
+  }
+  /// Returns the bytes of an operand of these products.
+  double operand_bytes(ProductClass products) const {
+    const NumberType type = product_types.of(products);
+    return type == NumberType::model ? element_bytes() : facts_of(type).bytes;
+  }
+  bool is_narrow(ProductClass products) const { return operand_bytes(products) < element_bytes(); }
+  /// Returns the same model with all products in its own type.
+  TransformerSpec in_own_type() const {
+    TransformerSpec plain = *this;
+    plain.product_types = {};
+    return plain;
+  }
   LayerForm form() const { return own_form.value_or(form_of(family)); }
   std::int64_t head_size() const { return head_dim.value_or(hidden_size / num_attention_heads); }
   /// Elements of a token's queries, and of its keys (or values).

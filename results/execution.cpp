@@ -21,6 +21,12 @@ void require_executable(const Scenario& scenario, bool perturbed, bool real) {
                      "the executor sends whole messages between tensor ranks; use --set "
                      "pipeline.transfers_divided=false, or --compute stand-in");
   }
+  if (real && scenario.transformer && scenario.transformer->product_types != ProductTypes{}) {
+    throw InputError(
+        scenario.origin,
+        "the executor multiplies in 16 or 32 bits; use --set model.precision=mixed-bf16, "
+        "or --compute stand-in");
+  }
   if (scenario.tensor_overlap) {
     throw InputError(scenario.origin,
                      "the executor exchanges between products, not beside them; use --set "

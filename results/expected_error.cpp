@@ -128,7 +128,7 @@ Differences differences(const Scenario& s, const Replaced& replaced, const LinkR
   const int tensor = s.mesh.size(Axis::tensor);
   const bool neutral = !s.stack.takes_layers_apart() && !s.layer_profile;
   const std::string stack = neutral ? "" : s.stack.name;
-  const std::string& type = s.transformer->compute_type;
+  const std::string type = s.transformer->peak_of(ProductClass::mlp);
   Differences d;
   d.other_stack = stack != m.stack || replaced.stack;
   d.other_chip = chip_of(s.cluster.device.name) != m.chip || replaced.chip;

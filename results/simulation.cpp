@@ -250,7 +250,7 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   for (int d = 0; d < s.program.ops.devices(); ++d) {
     for (const int gpu : s.scenario.gpus_of(d)) {
       const auto& peaks = s.scenario.cluster.device_of(gpu).peak_flops_per_s;
-      const auto own = peaks.find(model.compute_type);
+      const auto own = peaks.find(model.peak_of(ProductClass::mlp));
       if (own == peaks.end()) return;  // a measured profile of a device nobody described
       peak += own->second;
     }

@@ -129,6 +129,14 @@ class FlagSection {
         add("bf16");
       else if (text.find("16") != text.npos)
         add("fp16");
+      // Megatron-Bridge's recipes (src/megatron/bridge/training/mixed_precision.py).
+      if (text.find("nvfp4") != text.npos) add("fp4-format", "e2m1");
+      if (text.find("fp8") != text.npos)
+        add("fp8-format", text.find("mxfp8") != text.npos ? "e4m3" : "hybrid");
+      for (const auto& [part, recipe] :
+           {std::pair{"mxfp8", "mxfp8"}, std::pair{"current_scaling", "tensorwise"},
+            std::pair{"subchannel_scaling", "blockwise"}, std::pair{"delayed_scaling", "delayed"}})
+        if (text.find(part) != text.npos) add("fp8-recipe", recipe);
     } else if (key == "grad-reduce-in-fp32") {
       if (!says_yes(&e.value) && !text.empty()) add("grad-reduce-in-bf16");
     } else if (key == "num-query-groups") {

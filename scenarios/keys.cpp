@@ -16,6 +16,12 @@ namespace {
 using T = KeyRow::Type;
 using D = Dimension;
 
+// The second behind the model's own types, in the order of NumberType (models/precision.hpp).
+constexpr std::string_view kPrecisions =
+    "mixed-fp16|mixed-bf16|fp32|tf32|bf16|fp16|fp8|fp8-current|fp8-rowwise|fp8-block|mxfp8|nvfp4";
+constexpr std::string_view kProductTypes =
+    "bf16|fp16|fp32|fp8|fp8-current|fp8-rowwise|fp8-block|mxfp8|nvfp4";
+
 const std::vector<KeyRow>& table() {
   static const std::vector<KeyRow> kTable = {
       {"scenario", "name", T::text, "what the results call it; default: the file's name"},
@@ -311,9 +317,13 @@ const std::vector<KeyRow>& table() {
       {"model", "missing_saves", T::text,
        "the same of what the real model has and that needs less memory, such as 'sharded weights': "
        "what does not fit here may fit there"},
-      {"model", "precision", T::choice,
-       "mixed: 16-bit compute, fp32 master weights and Adam; default mixed-bf16",
-       "mixed-fp16|mixed-bf16|fp32|tf32"},
+      {"model", "precision", T::choice_or_section,
+       "mixed: 16-bit compute, fp32 master weights and Adam; default mixed-bf16. Of 8 and 4 bits "
+       "are the products of linear layers, as Transformer Engine has them, beside mixed-bf16: fp8 "
+       "with delayed scales of tensors, fp8-current with those of this step, fp8-rowwise, "
+       "fp8-block "
+       "(1 x 128, 128 x 128), mxfp8 (32), nvfp4 (16); a map says other products' types",
+       kPrecisions},
       {"model", "bytes_per_parameter", T::section,
        "memory per parameter; default 2 + 4 + 12 mixed, 4 + 4 + 8 fp32", "bytes_per_parameter"},
       {"model", "forward", T::quantity_per_stage,
@@ -395,6 +405,22 @@ const std::vector<KeyRow>& table() {
       {"measured_step", "load", T::integer, "as in `measured`", 1},
       {"measured_step", "overhead", T::quantity, "time of a step of no parameters", D::time},
       {"measured_step", "per_parameter", T::quantity, "time more per parameter", D::time},
+
+      {"precision", "base", T::choice, "of everything but what the other keys say", kPrecisions},
+      {"precision", "attention_projections", T::choice, "products of the layers of attention",
+       kProductTypes},
+      {"precision", "mlp", T::choice, "products of the MLP", kProductTypes},
+      {"precision", "experts", T::choice, "products of experts", kProductTypes},
+      {"precision", "head", T::choice, "the LM head's product; default 16 bits", kProductTypes},
+      {"precision", "attention", T::choice, "attention itself; default 16 bits", kProductTypes},
+      {"precision", "parameters", T::choice,
+       "weights of linear layers: held in 16 bits, and in their products' type beside it (wide, "
+       "the default), or in that type alone, in which a distributed optimizer also gathers them "
+       "(narrow: Megatron-LM's --fp8-param-gather)",
+       "wide|narrow"},
+      {"precision", "first_wide_layers", T::integer,
+       "first layers whose products are in 16 bits; default 0"},
+      {"precision", "last_wide_layers", T::integer, "the same of the last layers; default 0"},
 
       {"bytes_per_parameter", "weights", T::quantity, "live weights"},
       {"bytes_per_parameter", "gradients", T::quantity, "gradients, all copies"},
@@ -514,8 +540,19 @@ const std::vector<KeyRow>& table() {
       {"device", "memory_bandwidth", T::quantity, "peak", D::bandwidth},
       {"device", "memory_efficiency", T::quantity,
        "share of it that streaming kernels reach; default 80%", D::fraction},
-      {"device", "peak", T::rates, "dense FLOP/s by number type: fp16, bf16, tf32, fp32",
-       D::flops_rate, "fp16|bf16|tf32|fp32"},
+      {"device", "peak", T::rates,
+       "dense FLOP/s by number type: fp16, bf16, tf32, fp32, fp8, nvfp4", D::flops_rate,
+       "fp16|bf16|tf32|fp32|fp8|nvfp4"},
+      {"device", "product_share", T::section,
+       "shares of these peaks that large products reach, measured or assumed: how fast narrow "
+       "types "
+       "are beside 16 bits; a curve's layers lose the rest elsewhere. Default: alike, 75%",
+       "product_share"},
+      {"product_share", "fp16", T::quantity, "of fp16's peak", D::fraction},
+      {"product_share", "bf16", T::quantity, "of bf16's", D::fraction},
+      {"product_share", "fp8", T::quantity,
+       "of fp8's; mxfp8's products and those of blocks are taken for as fast", D::fraction},
+      {"product_share", "nvfp4", T::quantity, "of nvfp4's", D::fraction},
       {"device", "launch", T::quantity, "host time to launch a kernel", D::time},
       {"device", "efficiency", T::curve,
        "pairs [hidden size, share of peak] of whole transformer layers", D::fraction},
@@ -549,6 +586,10 @@ const std::vector<KeyRow>& table() {
        "the same where the size of a head is no multiple of 8", D::fraction},
       {"stack", "misaligned_head", T::quantity,
        "the same of the LM head where a rank's part of the vocabulary is no multiple of 8",
+       D::fraction},
+      {"stack", "beside_exchanges", T::quantity,
+       "share longer that a layer's products take where tensor exchanges go beside them, which "
+       "occupy multiprocessors; default 0",
        D::fraction},
       {"stack", "operand_traffic", T::quantity,
        "times that matrix products' operands cross memory while nothing is computed", D::number},
@@ -796,6 +837,7 @@ std::string describe(const KeyRow& row) {
     case T::quantity: return describe(row.dimension);
     case T::quantity_per_stage: return describe(row.dimension) + ", or a list with one per stage";
     case T::choice: return one_of();
+    case T::choice_or_section: return one_of() + ", or a map";
     case T::choice_per_stage: return one_of() + ", or a list with one per virtual stage";
     case T::choice_sets:
       return fmt::format("some of {}, or a list with such a list per virtual stage",

@@ -21,6 +21,8 @@ struct KeyRow {
     quantity,            ///< of `dimension`, >= 0
     quantity_per_stage,  ///< a quantity, or a list with one per stage
     choice,              ///< one of `choices`
+    choice_or_section,   ///< one of `choices`, or a map of the section named as the key, whose
+                         ///< `base` it is
     choice_per_stage,    ///< one of `choices`, or a list with one per virtual stage
     choice_sets,         ///< one of `choices`, a list of them, or such a list per virtual stage
     counts,              ///< an integer >= minimum, or a list with one per stage

@@ -214,14 +214,16 @@ void replace_entry(Value& map, const Value::Entry& entry, const std::string& kin
   const T type = row == nullptr ? T::text : row->type;
   const bool new_map = entry.value.kind == Value::Kind::map;
   const bool merges = type == T::section || type == T::rates || type == T::link ||
+                      type == T::choice_or_section ||
                       (type == T::name_or_section && entry.value.find("base") == nullptr);
   if (merges && new_map && old->value.kind == Value::Kind::scalar)
     old->value = spelled_out(old->value, type == T::link ? "bandwidth" : "base");
   const bool both = old->value.kind == Value::Kind::map && new_map;
   if (merges && both) {
-    const std::string section = type == T::link    ? "link"
-                                : type == T::rates ? ""
-                                                   : std::string(row->choices);
+    const std::string section = type == T::link                ? "link"
+                                : type == T::rates             ? ""
+                                : type == T::choice_or_section ? std::string(row->key)
+                                                               : std::string(row->choices);
     for (const Value::Entry& inner : entry.value.entries) replace_entry(old->value, inner, section);
   } else if (type == T::link && old->value.kind == Value::Kind::map &&
              entry.value.kind == Value::Kind::scalar) {

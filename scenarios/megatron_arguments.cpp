@@ -96,6 +96,50 @@ class Flags {
   std::string text_;
 };
 
+/// Returns Megatron-LM's flags of a type: of its format and of its recipe (megatron/core/enums.py);
+/// null where it has none.
+const char* recipe_flags(NumberType type) {
+  switch (type) {
+    case NumberType::fp8: return "delayed";
+    case NumberType::fp8_current: return "tensorwise";
+    case NumberType::fp8_block: return "blockwise";
+    case NumberType::mxfp8: return "mxfp8";
+    default: return nullptr;
+  }
+}
+
+/// Returns what of a model's types Megatron-LM's flags say.
+ProductTypes said_by_flags(const ProductTypes& types) {
+  const NumberType linear = types.of(ProductClass::mlp);
+  const bool known = linear == NumberType::nvfp4 || recipe_flags(linear) != nullptr;
+  ProductTypes said = known ? linear_layers_in(linear) : ProductTypes{};
+  if (!known) return said;
+  said.narrow_parameters = types.narrow_parameters && linear != NumberType::nvfp4;
+  if (types.of(ProductClass::attention) == linear) said.of(ProductClass::attention) = linear;
+  if (types.first_wide > 0 && types.last_wide > 0) {
+    said.first_wide = types.first_wide;
+    said.last_wide = types.last_wide;
+  }
+  return said;
+}
+
+void add_product_types(Flags& flags, const ProductTypes& types) {
+  const ProductTypes said = said_by_flags(types);
+  const NumberType linear = said.of(ProductClass::mlp);
+  if (linear == NumberType::nvfp4) {
+    flags.add_flag("fp4-format", "e2m1");
+  } else if (const char* recipe = recipe_flags(linear)) {
+    flags.add_flag("fp8-format", linear == NumberType::mxfp8 ? "e4m3" : "hybrid");
+    flags.add_flag("fp8-recipe", recipe);
+    if (said.narrow_parameters) flags.add_flag("fp8-param-gather");
+    if (said.of(ProductClass::attention) == linear) flags.add_flag("fp8-dot-product-attention");
+  }
+  if (said.first_wide == 0) return;
+  flags.add_flag("first-last-layers-bf16");
+  flags.add_flag("num-layers-at-start-in-bf16", said.first_wide);
+  flags.add_flag("num-layers-at-end-in-bf16", said.last_wide);
+}
+
 /// torchrun starts as many processes on each node: the most that a node has GPUs for.
 Flags launch(const Scenario& s) {
   const std::int64_t gpus = s.gpu_count();
@@ -138,6 +182,7 @@ void add_model(Flags& flags, const TransformerSpec& m) {
     flags.add_flag("transformer-impl",
                    "local");  // Transformer Engine's attention stores nothing, too
   if (m.compute_type == "fp16" || m.compute_type == "bf16") flags.add_flag(m.compute_type);
+  add_product_types(flags, m.product_types);
 }
 
 /// Equal stages by their number, others by a layout.
@@ -239,6 +284,9 @@ std::vector<std::string> left_out_of_megatron(const Scenario& s) {
   if (!has_usual_bytes(m))
     out.push_back(fmt::format("model.bytes_per_parameter: {} + {} + {}", m.bytes.weights,
                               m.bytes.gradients, m.bytes.optimizer));
+  const ProductTypes said = said_by_flags(m.product_types);
+  if (said != m.product_types)
+    out.push_back("model.precision: " + precision_text(m.product_types, "mixed-" + m.compute_type));
   if (m.compute_type != "fp16" && m.compute_type != "bf16" && m.compute_type != "fp32")
     out.push_back(fmt::format("model.precision: {}", m.compute_type));
   if (!s.missing.empty()) out.push_back("model.missing: " + s.missing);

@@ -80,8 +80,49 @@ class Import : public ImportNotes {
     const bool bf16 = has("bf16", "model.precision: mixed-bf16");
     const bool fp16 = has("fp16", "model.precision: mixed-fp16") && !bf16;
     if (!bf16 && !fp16) assume("model.precision: fp32, as neither --bf16 nor --fp16 is given");
-    out += fmt::format("  precision: {}\n", bf16 ? "mixed-bf16" : fp16 ? "mixed-fp16" : "fp32");
+    out += fmt::format("  precision: {}\n", precision(bf16   ? "mixed-bf16"
+                                                      : fp16 ? "mixed-fp16"
+                                                             : "fp32"));
     return out + bytes(bf16, fp16);
+  }
+
+  /// Returns the types of products: --fp8-format or --fp4-format asks for Transformer Engine's,
+  /// --fp8-recipe says how they are scaled (megatron/core/enums.py: Fp8Recipe; delayed by default).
+  std::string precision(const std::string& own) {
+    bool narrow = has("fp8-format", "model.precision");
+    for (const char* early : {"fp8-hybrid", "fp8-e4m3"})
+      narrow = has(early, "model.precision") || narrow;
+    const bool of_4_bits = has("fp4-format", "model.precision");
+    if (!narrow && !of_4_bits) return own;
+    const std::string recipe = lower_case(word("fp8-recipe", "model.precision"));
+    word("fp4-recipe", "model.precision");
+    std::string type = of_4_bits                ? "nvfp4"
+                       : recipe == "tensorwise" ? "fp8-current"
+                       : recipe == "blockwise"  ? "fp8-block"
+                       : recipe == "mxfp8"      ? "mxfp8"
+                                                : "fp8";
+    if (recipe == "custom") assume("model.precision: fp8 (its recipe is Python's and not read)");
+    std::string more;
+    const auto add = [&](std::initializer_list<const char*> flags, const std::string& text) {
+      bool given = false;
+      for (const char* flag : flags) given = has(flag, "model.precision") || given;
+      if (given) more += ", " + text;
+    };
+    add({"fp8-dot-product-attention", "fp8-multi-head-attention"}, "attention: " + type);
+    add({"fp8-output-proj"}, "head: " + type);
+    add({"fp8-param-gather", "fp8-param", "fp8-params", "fp4-param", "fp4-param-gather"},
+        "parameters: narrow");
+    const auto first = number("num-layers-at-start-in-bf16", "model.precision");
+    const auto last = number("num-layers-at-end-in-bf16", "model.precision");
+    if (has("first-last-layers-bf16", "model.precision"))
+      more += fmt::format(", first_wide_layers: {}, last_wide_layers: {}", first.value_or(1),
+                          last.value_or(1));
+    if (own == "mixed-bf16") {
+      if (more.empty()) return type;
+      return fmt::format("{{base: {}{}}}", type, more);
+    }
+    return fmt::format("{{base: {}, attention_projections: {}, mlp: {}, experts: {}{}}}", own, type,
+                       type, type, more);
   }
 
   /// The model of --model, whatever sizes there are beside it.

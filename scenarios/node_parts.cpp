@@ -48,6 +48,10 @@ DeviceSpec read_device(const Section& device) {
   for (const std::string& type : split_choices(find_key("device", "peak")->choices)) {
     if (const auto rate = device.number(type)) d.peak_flops_per_s[type] = *rate;
   }
+  const Section shares(device, "product_share");
+  for (const std::string& type : keys_of("product_share")) {
+    if (const auto share = shares.number(type); share && *share > 0) d.product_share[type] = *share;
+  }
   if (device.number("memory") && d.memory_bytes == 0)
     device.refuse("memory", "'memory' must be more than 0");
   if (d.allocator_slack >= 1)

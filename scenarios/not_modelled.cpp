@@ -22,7 +22,7 @@ constexpr std::string_view kInterleaved =
     "give pipeline.chunks, the number of virtual stages per device";
 
 constexpr std::string_view kFp8 =
-    "products in fp8 are not modelled; model.precision: mixed-bf16 says what they take in 16 bits";
+    "give model.precision: fp8 (or fp8-current, fp8-block, mxfp8, nvfp4)";
 
 constexpr NotModelled kAll[] = {
     {"fp8", 1, kFp8},

@@ -29,6 +29,7 @@ std::string dotted(const Place& place) {
 std::string section_behind(const KeyRow& row) {
   using T = KeyRow::Type;
   if (row.type == T::link) return "link";
+  if (row.type == T::choice_or_section) return std::string(row.key);
   const bool has_section = row.type == T::section || row.type == T::name_or_section;
   return has_section ? std::string(row.choices) : "";
 }

@@ -208,6 +208,39 @@ std::optional<LayerForm> read_form(Family family, const Section& model) {
 
 constexpr std::int64_t kMostQuerySize = 10'000'000;
 
+namespace {
+
+/// Sets the types of a model's numbers and products, and the bytes of its parameters.
+void read_precision(const Section& model, TransformerSpec& t) {
+  // In the order of the choices; of narrow types, everything else is bf16.
+  static constexpr const char* kOwnTypes[] = {"fp16", "bf16", "fp32", "tf32", "bf16", "fp16"};
+  constexpr int kFirstNarrow = std::size(kOwnTypes);
+  const bool is_map = model.has("precision") && model.at("precision").kind == Value::Kind::map;
+  const Section parts(model, is_map ? "precision" : "");
+  const int base = (is_map ? parts.choice("base") : model.choice("precision")).value_or(1);
+  t.compute_type = base < kFirstNarrow ? kOwnTypes[base] : "bf16";
+  const bool single = t.element_bytes() > 2;
+  if (base >= kFirstNarrow)
+    t.product_types = linear_layers_in(
+        static_cast<NumberType>(base - kFirstNarrow + static_cast<int>(NumberType::fp8)));
+  for (std::size_t c = 0; c < kProductClasses; ++c) {
+    const auto type = parts.choice(kProductClassNames[c]);
+    if (!type) continue;
+    const auto chosen = static_cast<NumberType>(*type + 1);
+    const bool own = facts_of(chosen).peak == t.compute_type;
+    t.product_types.of(static_cast<ProductClass>(c)) = own ? NumberType::model : chosen;
+  }
+  t.product_types.narrow_parameters = parts.choice("parameters").value_or(0) == 1;
+  const auto layers = [&](const char* key) {
+    return static_cast<int>(std::min<std::int64_t>(parts.integer(key).value_or(0), t.num_layers));
+  };
+  t.product_types.first_wide = layers("first_wide_layers");
+  t.product_types.last_wide = layers("last_wide_layers");
+  t.bytes = read_parameter_bytes(model, single);
+}
+
+}  // namespace
+
 ParameterBytes read_parameter_bytes(const Section& model, bool single) {
   ParameterBytes bytes;
   if (single) bytes = {4, 4, 8, 4, 4};
@@ -253,9 +286,7 @@ TransformerSpec read_transformer(const Section& model) {
   const bool llama = t.family == Family::llama;
   t.tie_embeddings = model.boolean("tie_embeddings").value_or(!llama);
   t.flash_attention = model.boolean("flash_attention").value_or(llama);
-  static constexpr const char* kTypes[] = {"fp16", "bf16", "fp32", "tf32"};
-  t.compute_type = kTypes[model.choice("precision").value_or(1)];
-  t.bytes = read_parameter_bytes(model, model.choice("precision").value_or(1) >= 2);
+  read_precision(model, t);
   check_shape(t, model);
   return t;
 }

@@ -24,6 +24,8 @@ std::string values_of(const KeyRow& row) {
     case KeyRow::Type::section_list:
       return fmt::format("list of maps, see `{}` below", row.choices);
     case KeyRow::Type::choice: return words_of(row);
+    case KeyRow::Type::choice_or_section:
+      return fmt::format("{}, or a map, see `{}` below", words_of(row), row.key);
     case KeyRow::Type::choice_per_stage:
       return words_of(row) + ", or a list with one per virtual stage";
     default: return describe(row);

@@ -64,7 +64,7 @@ PerturbationSpec perturbations_of(const Specification& spec, const Parallelism& 
 }
 
 void check_device(const DeviceSpec& device, const Specification& spec) {
-  const std::string& type = spec.transformer()->compute_type;
+  const TransformerSpec& transformer = *spec.transformer();
   const Section& model = spec.model->section;
   if (device.peak_flops_per_s.empty()) {
     spec.cluster_key.refuse(
@@ -72,6 +72,9 @@ void check_device(const DeviceSpec& device, const Specification& spec) {
         "list clusters`); or give the model's costs");
     return;
   }
+  std::string type = transformer.compute_type;
+  for (std::size_t c = 0; c < kProductClasses && device.peak_flops_per_s.contains(type); ++c)
+    type = transformer.peak_of(static_cast<ProductClass>(c));
   if (device.peak_flops_per_s.contains(type)) return;
   std::vector<std::string> allowed;
   for (const auto& [known, rate] : device.peak_flops_per_s)

@@ -38,6 +38,8 @@ Json type_of(const KeyRow& row) {
     case T::quantity_per_stage:
       return {{"anyOf", {quantity(row.dimension), list_of(quantity(row.dimension))}}};
     case T::choice: return {{"enum", split_choices(row.choices)}};
+    case T::choice_or_section:
+      return {{"anyOf", {{{"enum", split_choices(row.choices)}}, reference(row.key)}}};
     case T::choice_per_stage: {
       const Json word_of = {{"enum", split_choices(row.choices)}};
       return {{"anyOf", {word_of, list_of(word_of)}}};

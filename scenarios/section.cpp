@@ -248,6 +248,7 @@ void Section::check(const KeyRow& row, const Value& value) {
     case T::rates: return check_rates(row, value);
     case T::curve: return check_curve(row, value);
     case T::name_or_section:
+    case T::choice_or_section:
     case T::link:
       if (map) return;
       break;
@@ -274,6 +275,7 @@ void Section::check(const KeyRow& row, const Value& value) {
       if (value.text != "true" && value.text != "false") complain(row, value);
       return;
     case T::choice:
+    case T::choice_or_section:
     case T::choice_per_stage:
     case T::choice_sets:
     case T::split:

@@ -15,6 +15,7 @@ constexpr StackNumber kNumbers[] = {
     {"attention_efficiency", &StackSpec::attention_efficiency, Dimension::fraction, true},
     {"misaligned_attention", &StackSpec::misaligned_attention, Dimension::fraction, true},
     {"misaligned_head", &StackSpec::misaligned_head, Dimension::fraction, true},
+    {"beside_exchanges", &StackSpec::beside_exchanges, Dimension::fraction, true},
     {"operand_traffic", &StackSpec::operand_traffic, Dimension::number, true},
     {"forward_traffic", &StackSpec::forward_traffic, Dimension::number, true},
     {"backward_traffic", &StackSpec::backward_traffic, Dimension::number, true},

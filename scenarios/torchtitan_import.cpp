@@ -77,13 +77,14 @@ class Titan {
     const std::string converters = notes_.word("model.converters", "");
     const bool converted =
         converters.find("float8") != converters.npos || converters.find("mx") != converters.npos;
-    notes_.unless_one("model.converters", converted ? 2 : 1);
     // Earlier versions had a key of its own.
-    is_fp8_ = converted || is_true(notes_.word("float8.enable_float8_linear", ""));
-    if (is_fp8_)
-      notes_.assume("bf16's speed: devices have no curve of fp8, so its speed-up is missing here");
-    notes_.unless_one("float8.enable_float8_linear",
-                      is_true(notes_.word("float8.enable_float8_linear", "")) ? 2 : 1);
+    is_fp8_ = is_true(notes_.word("float8.enable_float8_linear", "")) || converted;
+    if (is_fp8_) narrow_types(converters);
+    for (const char* name : {"model.converters", "float8.enable_float8_linear"})
+      if (is_fp8_)
+        notes_.has(name, "model.precision");
+      else
+        notes_.unless_one(name, 1);
     width();
     schedule();
     batch();
@@ -95,6 +96,29 @@ class Titan {
   bool is_fp8() const { return is_fp8_; }
 
  private:
+  /// Sets the types of products: torchao's float8 scales tensors or rows by what they hold at the
+  /// time, and converts the LM head, too, unless `filter_fqns` names it.
+  void narrow_types(const std::string& converters) {
+    std::string recipe, filters;
+    bool gathers = false;
+    for (const char* part : {"float8.", "quantize.linear.float8.", "mx.", "quantize.linear.mx."}) {
+      const std::string section = part;
+      recipe += notes_.word(section + "recipe_name", "model.precision");
+      filters += notes_.word(section + "filter_fqns", "model.precision.head");
+      gathers =
+          is_true(notes_.word(section + "enable_fsdp_float8_all_gather", "model.precision")) ||
+          gathers;
+      notes_.has(section + "precompute_float8_dynamic_scale_for_fsdp",
+                 "nothing: it takes no time here");
+    }
+    const bool mx = converters.find("mx") != converters.npos;
+    narrow_ = mx ? "mxfp8" : recipe.find("rowwise") != recipe.npos ? "fp8-rowwise" : "fp8-current";
+    std::string more;
+    if (filters.find("output") == filters.npos) more += ", head: " + narrow_;
+    if (gathers) more += ", parameters: narrow";
+    if (!more.empty()) narrow_ = fmt::format("{{base: {}{}}}", narrow_, more);
+  }
+
   std::int64_t degree(const std::string& name, const char* meaning) {
     const std::string key = "parallelism." + name;
     return notes_.number({key, "experimental." + name, "training." + name}, meaning).value_or(1);
@@ -122,6 +146,7 @@ class Titan {
           "full precision, whatever mixed_precision_param says)");
       return "fp32";
     }
+    if (is_fp8_ && type != "float32" && type != "float16") return narrow_;
     return type == "float32" ? "fp32" : type == "float16" ? "mixed-fp16" : "mixed-bf16";
   }
 
@@ -332,6 +357,7 @@ class Titan {
   std::string origin_;
   std::int64_t first_less_ = 1, last_less_ = 1;
   bool sharded_ = false, is_fp8_ = false;
+  std::string narrow_;  ///< of products, where converters make them so
   Division d_;
 };
 

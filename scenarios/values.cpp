@@ -36,14 +36,17 @@ class ValueCheck {
 
   void check_inside(const KeyRow& row, const Value& value) {
     using T = KeyRow::Type;
-    const std::string kind = row.type == T::link ? "link" : std::string(row.choices);
+    const std::string kind = row.type == T::link                ? "link"
+                             : row.type == T::choice_or_section ? std::string(row.key)
+                                                                : std::string(row.choices);
     if (row.key == "schedule") {
       check_schedule(value);
     } else if (row.section == "model" && row.key == "profile") {
       read(value, "profile");
     } else if (row.type == T::section_list) {
       for (const Value& item : value.items) check(item, kind);
-    } else if (row.type == T::section || row.type == T::name_or_section || row.type == T::link) {
+    } else if (row.type == T::section || row.type == T::name_or_section ||
+               row.type == T::choice_or_section || row.type == T::link) {
       check(value, kind);
     }
   }

@@ -19,10 +19,11 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PENSTOCK = os.environ.get("PENSTOCK", str(ROOT / "penstock"))
 NEUTRAL = "stack={name: neutral}"
-PEAKS = {"h100": 989.4e12, "a100-80": 312e12, "v100-32": 125e12, "v100-16": 125e12, "b200": 2250e12, "gb200": 2500e12}
+PEAKS = {"h100": 989.4e12, "a100-80": 312e12, "v100-32": 125e12, "v100-16": 125e12, "b200": 2250e12, "gb200": 2500e12,
+         "b300": 2250e12, "gb300": 2500e12, "mi355x": 2500e12}
 # Bytes/s that a GPU can send within its node, and by data sheet to others; a set whose clusters say less has `nic`.
 LINKS = {"h100": (450e9, 50e9), "a100-80": (300e9, 25e9), "v100-32": (50e9, 12.5e9), "v100-16": (50e9, 12.5e9),
-         "b200": (900e9, 50e9), "gb200": (900e9, 50e9), "gh200": (150e9, 25e9)}
+         "b200": (900e9, 50e9), "gb200": (900e9, 50e9), "b300": (900e9, 100e9), "gb300": (900e9, 100e9), "mi355x": (537.6e9, 50e9), "gh200": (150e9, 25e9)}
 NODE = 8   # GPUs
 FOLDS = 10
 
@@ -84,12 +85,21 @@ SETS = [
     {"title": "Llama 3 405B on 8,192 and 16,384 H100", "own": "tests/published/llama3.csv", "form": "runs",
      "known": "nothing: no stack, and the H100's curve of smaller models; times are FLOPs over the TFLOP/s it states, attention in full",
      "left_out": "", "classes": [("sequences of 8,192", column("seq", "8192")), ("of 131,072", column("seq", "131072"))]},
-    {"title": "NVIDIA's recipes, bf16, 8 to 576 H100 and GB200", "file": "data/field/dgxc_A.csv", "form": "runs",
-     "known": "nothing: no stack, and the H100's curve of smaller models; GB200's is assumed",
-     "only": column("precision", "mixed-bf16"), "left_out": "rows in fp8",
-     "classes": [("Llama 3.1, H100", lambda row: row["family"] == "llama" and row["gpu"] == "h100"),
-                 ("Nemotron-4, H100", lambda row: "Nemotron" in row["model"] and row["gpu"] == "h100"),
-                 ("GPT-3, H100", lambda row: "GPT-3" in row["model"]), ("GB200", column("gpu", "gb200"))]},
+    {"title": "NVIDIA's recipes, bf16 and fp8, 8 to 2,304 H100 and GB200", "file": "data/field/dgxc_A.csv", "form": "runs",
+     "known": "nothing fitted on training runs: measured kernels (stack megatron-kernels)", "left_out": "",
+     "classes": [("bf16, H100", lambda row: row["precision"] != "fp8" and row["gpu"] == "h100"),
+                 ("fp8, H100", lambda row: row["precision"] == "fp8" and row["gpu"] == "h100"),
+                 ("bf16, GB200", lambda row: row["precision"] != "fp8" and row["gpu"] == "gb200"),
+                 ("fp8, GB200", lambda row: row["precision"] == "fp8" and row["gpu"] == "gb200")]},
+    {"title": "MLPerf Training 4.0 to 5.1, fp8 and nvfp4", "file": "data/field/mlperf_A.csv", "form": "runs",
+     "known": "nothing fitted on training runs: measured kernels (stack megatron-kernels); MI355X's are assumed", "left_out": "",
+     "classes": [("Llama 3.1 405B and GPT-3, up to 11,616 GPUs", lambda row: row["model"] != "Llama-3.1-8B"),
+                 ("Llama 3.1 8B, fp8", lambda row: row["model"] == "Llama-3.1-8B" and row["precision"] == "fp8"),
+                 ("Llama 3.1 8B, nvfp4", lambda row: row["model"] == "Llama-3.1-8B" and row["precision"] == "nvfp4")]},
+    {"title": "MLPerf Training 6.0, Llama 3.1", "file": "data/field/mlperf6_A.csv", "form": "runs", "summary": True,
+     "known": "the same", "left_out": "", "classes": []},
+    {"title": "Megatron-Bridge's summary, Llama 3, fp8 and mxfp8", "file": "data/field/bridge_A.csv", "form": "runs",
+     "summary": True, "known": "the same", "left_out": "", "classes": []},
     {"title": "torchtitan, Llama 3 8B to 405B on 8 to 128 A100 and H100", "file": "data/field/torchtitan_A.csv", "form": "runs",
      "known": "that stack, eager or compiled as the row says; tensor parallelism and other GPUs: nothing",
      "only": column("precision", "mixed-bf16"), "left_out": "rows in fp8",
@@ -257,8 +267,6 @@ themselves. Closed form: the same and behind it an all-reduce of 4 bytes for eac
 of the rows in the nine other folds. It knows no tensor parallelism, launches, messages or shapes."""
 
 LEFT_OUT = [
-    "* Megatron-Bridge, dense models on H100 (15 rows) and its summary (116 rows): FP8, MXFP8 and NVFP4, below which number types "
-    "no peak or cast is modelled, and mixtures of experts.",
     "* Megatron-LM's golden values (467 rows): models of a few layers, whose times measure launches, and memory of the last rank "
     "under flags that no scenario says; no converter was written.",
     "* DeepSeek-V3 (step by part, memory by part, DualPipe's trace, bandwidth of DeepEP): expert parallelism, which is not predicted.",
@@ -481,7 +489,9 @@ class Board:
             return
         if one["left_out"]:
             self.notes.append(f"* {one['title']}: left out are {one['left_out']}.")
-        if "folds" in one or one["form"] != "runs":
+        if one.get("summary"):
+            self.add_summary(one, path)
+        elif "folds" in one or one["form"] != "runs":
             self.add_folds(one, path)
         else:
             self.add_runs(one, self.chosen_rows(one, path))
@@ -505,6 +515,13 @@ class Board:
         shapes = vtrain_rows(path) if one["form"] == "vtrain" else rows_of(path)
         neutral = validated(path, one["form"], "--set", NEUTRAL)["rows"]
         self.add_baselines(one, shapes, rows, neutral)
+
+    def add_summary(self, one, path):
+        """Of a table that names models instead of their sizes, which the baselines would need."""
+        result = validated(path, one["form"])
+        self.add_lines(one["title"], one["known"], result["rows"])
+        self.note(one["title"], result["measured"][0])
+        self.plots[one["title"]] = [row for row in result["rows"] if row["error"] is not None]
 
     def add_runs(self, one, rows):
         title = one["title"]

@@ -5,6 +5,7 @@
 #include "base/json.hpp"
 #include "base/numbers.hpp"
 #include "base/suggest.hpp"
+#include "validate/published_summaries.hpp"
 #include "validate/simumax.hpp"
 
 #include <fmt/format.h>
@@ -81,18 +82,24 @@ constexpr GpuCluster kClusters[] = {
     {"h100", "dgx-h100", "H100"},          {"h200", "dgx-h200", "H200"},
     {"a100", "dgx-a100", "A100-80"},       {"a100-80", "dgx-a100", "A100-80"},
     {"a100-40", "dgx-a100-40", "A100-40"}, {"b200", "dgx-b200", "B200"},
-    {"gb200", "gb200-nvl72", "GB200"}};
+    {"gb200", "gb200-nvl72", "GB200"},     {"b300", "dgx-b300", "B300"},
+    {"gb300", "gb300-nvl72", "GB300"}};
 
 /// Which stack (models/stacks) made the runs of a source, and whether its tensor parallelism
 /// divides sequences, too, where no column says it.
 struct SourceStack {
   std::string_view source, stack;
   bool sequence_parallel = false;
+  bool narrow_parameters = false;  ///< its recipes of 8 bits gather weights in them
 };
-constexpr SourceStack kSourceStacks[] = {
-    {"nanotron", "nanotron", true},   {"bigscience", "megatron-deepspeed"},
-    {"vTrain", "megatron-deepspeed"}, {"Megatron-Bridge", "megatron"},
-    {"SimuMax", "megatron"},          {"pytorch/torchtitan", "torchtitan"}};
+constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
+                                         {"bigscience", "megatron-deepspeed"},
+                                         {"vTrain", "megatron-deepspeed"},
+                                         {"Megatron-Bridge", "megatron-kernels", true, true},
+                                         {"SimuMax", "megatron"},
+                                         {"dgxc-benchmarking", "megatron-kernels", true, true},
+                                         {"training_results_v", "megatron-kernels", true, true},
+                                         {"pytorch/torchtitan", "torchtitan"}};
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX
 
@@ -224,7 +231,12 @@ class RowReader {
     write_column("seq_length", "seq");
     if (has("tied")) write("  tie_embeddings", yes("tied") ? "true" : "false");
     if (has("flash")) write("  flash_attention", yes("flash") ? "true" : "false");
-    write_column("precision", "precision");
+    const bool narrow = cell("precision").starts_with("fp8") || cell("precision") == "mxfp8";
+    if (narrow && source_stack() != nullptr && source_stack()->narrow_parameters)
+      text_ += fmt::format("  precision: {{base: {}, parameters: narrow}}\n",
+                           yaml_scalar(cell("precision")));
+    else
+      write_column("precision", "precision");
     if (has("grad_bytes"))
       text_ += fmt::format("  bytes_per_parameter: {{gradients: {}}}\n",
                            yaml_scalar(cell("grad_bytes")));
@@ -319,7 +331,8 @@ class RowReader {
   /// their stacks say.
   std::string overlap() {
     const SourceStack* known = source_stack();
-    const bool megatron = known != nullptr && known->stack == "megatron";
+    const bool megatron = known != nullptr && known->stack.starts_with("megatron") &&
+                          known->stack != "megatron-deepspeed";
     if (!has("overlap_grad_reduce") && (has("stack") || !megatron)) return "";
     return fmt::format(", overlap: {}", yes("overlap_grad_reduce") ? "backward" : "none");
   }
@@ -454,7 +467,7 @@ bool is_run_table(const std::vector<std::string>& columns) {
   constexpr std::ptrdiff_t kMisspelt = 2;  // columns at most: the reader names them
   const auto found =
       std::ranges::count_if(kNeededColumns, [&](const char* name) { return holds(columns, name); });
-  return is_vtrain(columns) || holds(columns, "scenario_json") ||
+  return is_vtrain(columns) || is_summary(columns) || holds(columns, "scenario_json") ||
          found + kMisspelt >= std::ssize(kNeededColumns);
 }
 
@@ -463,6 +476,7 @@ std::string unknown_columns(const std::string& text, const std::string& origin) 
   std::vector<std::string> known(std::begin(kNeededColumns), std::end(kNeededColumns));
   known.insert(known.end(), std::begin(kOtherColumns), std::end(kOtherColumns));
   const auto columns = parse_csv(text, origin).columns;
+  if (is_summary(columns)) return "";
   std::vector<std::string> unknown;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const std::string& column = columns[i];
@@ -483,6 +497,7 @@ std::string unknown_columns(const std::string& text, const std::string& origin) 
 std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin) {
   CsvTable table = is_simumax(text) ? simumax_as_runs(text, origin) : parse_csv(text, origin);
   if (is_vtrain(table.columns)) table = vtrain_as_runs(std::move(table), origin);
+  if (is_summary(table.columns)) table = summary_as_runs(table);
   require_columns(table, origin);
   std::vector<RunRow> rows;
   std::vector<Diagnostic> wrong;

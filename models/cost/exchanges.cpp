@@ -146,11 +146,21 @@ class RecipeOf {
   double hiding_ = 0;
 };
 
+/// Returns what is gathered of x bytes as the operand of a layer's products, which are cast before
+/// (Transformer Engine gathers quantized inputs and gradients): half for attention's, half for the
+/// MLP's.
+std::int64_t narrow_bytes(const StageJob& job, std::int64_t x) {
+  double bytes = 0;
+  for (const ProductClass of : {ProductClass::attention_projections, ProductClass::mlp})
+    bytes += std::min(job.model.element_bytes(), job.model.operand_bytes(of)) / 2;
+  return std::llround(static_cast<double>(x) * bytes / job.model.element_bytes());
+}
+
 /// Adds so many exchanges of x among the tensor ranks: before and after what is computed, or both
 /// at once.
 void add_passes(const StageJob& job, Exchanges& exchanges, std::int64_t x, int calls) {
   if (job.tensor.sequence) {
-    exchanges.add_calls(Collective::all_gather, x, calls);
+    exchanges.add_calls(Collective::all_gather, narrow_bytes(job, x), calls);
     exchanges.add_calls(Collective::reduce_scatter, x, calls);
   } else {
     exchanges.add_calls(Collective::all_reduce, x, calls);
@@ -199,7 +209,8 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last,
     add_passes(job, hides ? under_input.exchanges : input, x,
                passes + job.again.sums * job.layers_again(layers));
     if (sequence && !job.keeps_gathered())
-      (hides ? under_weight.exchanges : weight).add_calls(Collective::all_gather, x, passes);
+      (hides ? under_weight.exchanges : weight)
+          .add_calls(Collective::all_gather, narrow_bytes(job, x), passes);
     if (job.gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
     if (job.gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
     if (first) forward.add_calls(reduces, x, 1);

@@ -9,10 +9,12 @@ namespace {
 
 std::int64_t rounded(double bytes) { return std::llround(bytes); }
 
-/// What a layer keeps more than one of its family, whose layers a stack's numbers are of.
+/// What a layer keeps more than one of its family in 16 bits, whose layers a stack's numbers are
+/// of.
 double beyond_family_bytes(const StageJob& job) {
-  if (!job.model.own_form && !job.model.head_dim) return 0;
-  TransformerSpec usual = job.model;
+  if (!job.model.own_form && !job.model.head_dim && job.model.product_types == ProductTypes{})
+    return 0;
+  TransformerSpec usual = job.model.in_own_type();
   usual.own_form.reset();
   usual.head_dim.reset();
   return job.layer.kept(job.b, job.tensor, LayerPart::core_attn).bytes() -

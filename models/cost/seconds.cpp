@@ -23,6 +23,9 @@ constexpr std::int64_t kTensorCoreMultiple = 8;  // elements of 16 bits, on ever
 /// of it: github.com/AG0708/sgBLAS, release v0.1.0), and a little less of other shapes.
 constexpr double kCudaCoreEfficiency = 0.95;
 
+/// The share of peak that large products reach where a device does not say it (product_share).
+constexpr double kProductShare = 0.75;
+
 /// What host and GPU take together; each hides nearly all of the shorter one. What the GPU
 /// exchanges with others hides the host, too, and is counted by itself.
 double joined(double gpu_s, double host_s, double exchange_s) {
@@ -49,6 +52,8 @@ LayerSeconds::LayerSeconds(const StageJob& job) : job_(job) {
   peak_ = peak == job.device.peak_flops_per_s.end() ? 1e12 : peak->second;
   rate_ = peak_ * job.device.efficiency_at(static_cast<double>(job.model.hidden_size) /
                                            std::sqrt(job.tensor.degree));
+  const auto share = job.device.product_share.find(job.model.compute_type);
+  product_peak_ = peak_ * (share == job.device.product_share.end() ? kProductShare : share->second);
   repeated_s_ = repeated_s();
   if (!job.stack.takes_layers_apart()) return;
   kernels_ = kernel_layer(job);
@@ -102,26 +107,76 @@ double LayerSeconds::masked_share() const {
   return job_.model.flash_attention && job_.model.form().causal ? 0.5 : 0;
 }
 
+double LayerSeconds::beside_exchanges() const {
+  return job_.tensor.overlap && job_.tensor.degree > 1 ? 1 + job_.stack.beside_exchanges : 1;
+}
+
+/// Returns how much longer a class' products take in their type than they would in the model's.
+double LayerSeconds::ratio_of(ProductClass products) const {
+  return job_.device.product_ratio(job_.model.peak_of(products), job_.model.compute_type);
+}
+
+/// Returns the FLOPs of products in the model's type that take as long as these in theirs.
+double LayerSeconds::weighted_flops(const LayerWork& work) const {
+  double sum = 0;
+  for (std::size_t c = 0; c < kProductClasses; ++c)
+    if (work.class_flops[c] > 0)
+      sum += work.class_flops[c] * ratio_of(static_cast<ProductClass>(c));
+  return sum;
+}
+
+/// Returns how much longer a curve of whole layers takes for a rank's products than their type
+/// does: that changes what products take at their share of peak, not what a layer loses elsewhere.
+double LayerSeconds::changed_s(double flops, ProductClass products) const {
+  const double ratio = ratio_of(products);
+  return ratio == 1 ? 0 : (ratio - 1) * flops * std::min(1 / rate_, 1 / product_peak_);
+}
+
+double LayerSeconds::changed_s(const LayerWork& work) const {
+  const int t = job_.tensor.degree;
+  double sum = changed_s((1 - masked_share()) * work.attention_flops / t, ProductClass::attention);
+  for (std::size_t c = 0; c < kProductClasses; ++c)
+    sum += changed_s(work.class_flops[c] / t, static_cast<ProductClass>(c));
+  return sum;
+}
+
+/// Returns what casts of the LM head's input take, or of its logits' gradient.
+double LayerSeconds::head_casts_s(bool back) const {
+  if (!job_.model.is_narrow(ProductClass::head)) return 0;
+  const double bytes = job_.layer.cast_bytes(ProductClass::head);
+  return per_token_s(bytes * static_cast<double>(back ? job_.model.vocab_rows(job_.tensor)
+                                                      : job_.model.hidden_size));
+}
+
 double LayerSeconds::attention_s(const LayerWork& work) const {
   if (kernels_ && kernels_->attention_s)
     return work.attention_flops > 0 ? *kernels_->attention_s : 0;
-  return (1 - masked_share()) * work.attention_flops / (job_.tensor.degree * attention_rate());
+  return (1 - masked_share()) * work.attention_flops * ratio_of(ProductClass::attention) /
+         (job_.tensor.degree * attention_rate());
 }
 
 double LayerSeconds::products_s() const {
   if (job_.stack.takes_layers_apart()) return products_s(job_.forward);
-  return job_.forward.product_flops / (job_.tensor.degree * rate_);
+  const int t = job_.tensor.degree;
+  double seconds = job_.forward.product_flops / (t * rate_);
+  for (std::size_t c = 0; c < kProductClasses; ++c)
+    seconds += changed_s(job_.forward.class_flops[c] / t, static_cast<ProductClass>(c));
+  return seconds;
 }
 
 double LayerSeconds::products_s(const LayerWork& work) const {
-  if (kernels_) return kernels_->forward_s * work.product_flops / job_.forward.product_flops;
-  return work.product_flops / (job_.tensor.degree * matrix_rate()) + operands_s(work.operand_bytes);
+  const double seconds =
+      kernels_ ? kernels_->forward_s * work.product_flops / job_.forward.product_flops
+               : weighted_flops(work) / (job_.tensor.degree * matrix_rate()) +
+                     operands_s(work.operand_bytes);
+  return beside_exchanges() * seconds;
 }
 
 /// What a stack says passes memory is divided among a layer's modules as what they move is.
 double LayerSeconds::modules_s(const LayerWork& work) const {
   const double share = work.moved_bytes / job_.forward.moved_bytes;
-  return products_s(work) + attention_s(work) + share * moved_s(job_.stack.forward_traffic, 1);
+  return products_s(work) + attention_s(work) + share * moved_s(job_.stack.forward_traffic, 1) +
+         streaming_s(work.cast_bytes);
 }
 
 double LayerSeconds::operands_s(double bytes) const {
@@ -158,9 +213,11 @@ LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
   const double forward = modules_s(job_.forward);
   // Megatron-LM runs core attention again whichever kernel it is, also where that frees nothing.
   const LayerWork again = in_full || job_.selective() ? job_.again : LayerWork{};
-  const KernelLayer k = kernels_.value_or(KernelLayer{matrices, matrices, matrices});
-  const double input =
-      k.input_s + k.attention_backward_s.value_or(2 * attention) + back + modules_s(again);
+  KernelLayer k = kernels_.value_or(KernelLayer{});
+  k.input_s = kernels_ ? beside_exchanges() * k.input_s : matrices;
+  k.weight_s = kernels_ ? beside_exchanges() * k.weight_s : matrices;
+  const double input = k.input_s + k.attention_backward_s.value_or(2 * attention) + back +
+                       modules_s(again) + streaming_s(job_.forward.cast_back_bytes);
   // Among the tensor ranks, as far as the host's launches hide under it.
   const double sum_s =
       job_.tensor.overlap ? 0 : job_.tensor_sum.seconds(job_.model.layer_input_bytes(job_.b));
@@ -179,13 +236,14 @@ LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
 /// Of the LM head; its parameters' gradients are the embedding's where both are one.
 LayerSeconds::Parts LayerSeconds::head_by_parts() const {
   const TransformerSpec& model = job_.model;
-  const double matrix = model.head_forward_flops(job_.b, job_.tensor) / head_rate() +
-                        operands_s(model.head_operand_bytes(job_.b, job_.tensor));
+  const double matrix =
+      model.head_forward_flops(job_.b, job_.tensor) * ratio_of(ProductClass::head) / head_rate() +
+      operands_s(model.head_operand_bytes(job_.b, job_.tensor));
   const double logits =
       per_token_s(job_.stack.logits_traffic * static_cast<double>(model.vocab_rows(job_.tensor)));
   const std::optional<KernelLayer> measured = kernels_ ? kernel_head(job_) : std::nullopt;
   const KernelLayer k = measured.value_or(KernelLayer{matrix, matrix, matrix});
-  return {k.forward_s + logits, k.input_s + logits,
+  return {k.forward_s + logits + head_casts_s(false), k.input_s + logits + head_casts_s(true),
           k.weight_s + (measured ? 0 : accumulation_s(model.head_parameters(job_.tensor)))};
 }
 
@@ -217,11 +275,24 @@ StageSeconds LayerSeconds::of(int layers, bool first, bool last, std::int64_t we
   const double masked =
       masked_share() * job_.forward.attention_flops / job_.tensor.degree;  // not executed
   const int attention_again = job_.makes_attention_again() ? layers_again : 0;
+  // What products in other types than the model's take less, and their casts more.
+  const double head_flops = last ? job_.model.head_forward_flops(job_.b, job_.tensor) : 0;
+  const double head = changed_s(head_flops, ProductClass::head);
+  const double changed = changed_s(job_.forward);
+  const double products = products_s() - job_.forward.product_flops / (job_.tensor.degree * rate_);
+  const double forward = layers * (changed + streaming_s(job_.forward.cast_bytes)) + head +
+                         (last ? head_casts_s(false) : 0);
+  const double input =
+      layers * (2 * changed - products + streaming_s(job_.forward.cast_back_bytes)) + head +
+      layers_again * (changed_s(job_.again) + streaming_s(job_.again.cast_bytes)) +
+      (last ? head_casts_s(true) : 0);
+  const double weight = layers * products + head;
   const double backward = flops.backward + flops.again - (2 * layers + attention_again) * masked;
-  return {op_s(flops.forward - layers * masked, kForwardKernels * layers, read_s, repeated),
-          op_s(backward, kBackwardKernels * layers + again, read_s, repeated_back),
-          op_s(backward - flops.weight, half + again, read_s, repeated_back),
-          op_s(flops.weight, half, read_s, 0)};
+  return {
+      op_s(flops.forward - layers * masked, kForwardKernels * layers, read_s, repeated + forward),
+      op_s(backward, kBackwardKernels * layers + again, read_s, repeated_back + input + weight),
+      op_s(backward - flops.weight, half + again, read_s, repeated_back + input),
+      op_s(flops.weight, half, read_s, weight)};
 }
 
 }  // namespace penstock

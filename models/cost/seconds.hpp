@@ -43,6 +43,12 @@ class LayerSeconds {
   double head_rate() const;
   double attention_rate() const;
   double masked_share() const;
+  double beside_exchanges() const;
+  double ratio_of(ProductClass products) const;
+  double weighted_flops(const LayerWork& work) const;
+  double changed_s(double flops, ProductClass products) const;
+  double changed_s(const LayerWork& work) const;
+  double head_casts_s(bool back) const;
   double repeated_s() const;
   double per_token_s(double bytes) const;
   double operands_s(double bytes) const;
@@ -59,7 +65,7 @@ class LayerSeconds {
 
   const StageJob& job_;
   std::optional<KernelLayer> kernels_;  // where the stack and the device have them
-  double peak_ = 0, rate_ = 0, repeated_s_ = 0;
+  double peak_ = 0, rate_ = 0, repeated_s_ = 0, product_peak_ = 0;
   Parts kept_, again_, head_;  // of a layer: kept, and recomputed in full
 };
 

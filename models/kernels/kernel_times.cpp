@@ -183,13 +183,13 @@ std::optional<double> KernelTimes::product_s(std::string_view type,
   return seconds_of(*law, shape, multiprocessors);
 }
 
-std::optional<double> KernelTimes::accumulated_s(std::string_view type,
-                                                 const ProductShape& shape) const {
+std::optional<double> KernelTimes::accumulated_s(std::string_view type, const ProductShape& shape,
+                                                 double sum_bytes) const {
   const auto product = product_s(type, shape);
   if (!product) return std::nullopt;
-  // Reads and writes 32 bits where the measured product writes 16, two thirds of it under
-  // computing.
-  const double more = kExposedSums * (2 * kSumBytes - kHalfBytes) * shape.m * shape.n;
+  // Reads and writes sums, of 32 bits mostly, where the measured product writes 16 bits, two thirds
+  // of it under computing.
+  const double more = kExposedSums * (2 * sum_bytes - kHalfBytes) * shape.m * shape.n;
   return *product + more / law_of(products, type)->bytes_per_s;
 }
 

@@ -139,8 +139,9 @@ struct KernelTimes {
   /// Returns the seconds of a product of operands of this type (of fp16 as of bf16); none where
   /// that was not measured. So for all of them.
   std::optional<double> product_s(std::string_view type, const ProductShape& shape) const;
-  /// Returns the seconds of a layer's gradient of weights that is added to one of 32 bits.
-  std::optional<double> accumulated_s(std::string_view type, const ProductShape& shape) const;
+  /// Returns the seconds of a layer's gradient of weights that is added to one of so many bytes.
+  std::optional<double> accumulated_s(std::string_view type, const ProductShape& shape,
+                                      double sum_bytes = 4) const;
   /// Returns `sustained` of this type's products; 1 where it was not measured.
   double sustained(std::string_view type) const;
   /// Returns the seconds of a layer of experts, with routing, permutation and activation.

@@ -2,7 +2,7 @@
 // A transformer's layer as a list of modules, in the order of F. What a layer has of parameters,
 // FLOPs and bytes is written here once; everything else sums over the modules.
 //
-//   input_norm   qkv  [qk_norm]  core_attention  projection  [post_norm]  addition
+//   input_norm   qkv  [qk_norm]  [rotary]  core_attention  projection  [post_norm]  addition
 //   [mlp_norm]   up   activation                 down        [post_norm]  addition
 //
 // Of b sequences of s tokens, a module whose matrix has k x n elements takes
@@ -15,9 +15,11 @@
 //   until I      masks of dropout, a byte per element; scores and probabilities of attention,
 //   unless
 //                flash attention makes them again
-// The layer's input is kept by `input`, what is made of it by the module that makes it.
+// The layer's input is kept by `input`, what is made of it by the module that makes it. Products in
+// a narrow type (models/product_types.hpp) read narrow operands, which kernels cast.
 #pragma once
 
+#include "models/product_types.hpp"
 #include "models/recomputation.hpp"
 #include "models/transformer.hpp"
 
@@ -44,13 +46,17 @@ struct Module {
 
   std::string_view name;
   Kind kind = Kind::elementwise;
-  std::int64_t rows = 0, columns = 0;  ///< product: of its matrix, k x n; ranks divide one of them
-  bool by_columns = false;             ///< ranks divide what it makes, not what it reads
-  Elements operands{};                 ///< product: input and result of a token
-  Elements vectors{};                  ///< biases, norms' weights
-  Elements moved{};                    ///< elementwise: read and written of a token, F or backward
-  Elements kept{};                     ///< of a token, until W
-  bool masks = false;                  ///< keeps a mask of dropout as large as a token, until I
+  std::int64_t rows = 0, columns = 0;   ///< product: of its matrix, k x n; ranks divide one of them
+  bool by_columns = false;              ///< ranks divide what it makes, not what it reads
+  ProductClass of = ProductClass::mlp;  ///< product, attention: whose number type it has
+  /// What it keeps is the input of such products, in their type where that is narrow.
+  std::optional<ProductClass> feeds{};
+  bool casts_for_product = false;  ///< a norm that can write the narrow type itself
+  Elements narrow_copy{};  ///< product: kept until W beside what is kept, where it is narrow
+  Elements vectors{};      ///< biases, norms' weights
+  Elements moved{};        ///< elementwise: read and written of a token, F or backward
+  Elements kept{};         ///< of a token, until W
+  bool masks = false;      ///< keeps a mask of dropout as large as a token, until I
   /// Attention: bytes of the softmax and its dropout that are kept until I, of each pair of a query
   /// and a key and each head.
   double pair_bytes = 0;
@@ -58,18 +64,24 @@ struct Module {
   LayerParts again_with{};  ///< runs again, and keeps nothing, where one of these is recomputed
 
   std::int64_t matrix() const { return rows * columns; }
+  /// Returns a product's input and its result, of a token.
+  Elements input() const { return by_columns ? Elements{rows, 0} : Elements{0, rows}; }
+  Elements result() const { return by_columns ? Elements{0, columns} : Elements{columns, 0}; }
 };
 
 /// What modules of a layer do in F.
 struct LayerWork {
   // All ranks together:
-  double product_flops = 0;  ///< and as many of I and of W
+  double product_flops = 0;                           ///< and as many of I and of W
+  std::array<double, kProductClasses> class_flops{};  ///< of these, by class
   double attention_flops = 0;
   // On each of the GPUs that share a stage:
-  double operand_bytes = 0;  ///< that products read and write
-  double moved_bytes = 0;    ///< that norms, activation, dropout and additions read and write
-  double lone_bytes = 0;     ///< of these, what follows no product that is done, too
-  int sums = 0;              ///< exchanges among the tensor ranks
+  double operand_bytes = 0;    ///< that products read and write
+  double moved_bytes = 0;      ///< that norms, activation, dropout and additions read and write
+  double lone_bytes = 0;       ///< of these, what follows no product that is done, too
+  double cast_bytes = 0;       ///< that casts of products' inputs read and write, F
+  double cast_back_bytes = 0;  ///< the same of gradients, I
+  int sums = 0;                ///< exchanges among the tensor ranks
 };
 
 /// What modules of a layer keep, in bytes on each of the GPUs that share a stage.
@@ -77,6 +89,10 @@ struct LayerKept {
   double until_weight = 0, until_input = 0;
 
   double bytes() const { return until_weight + until_input; }
+};
+
+struct LayerNarrow {
+  double parameters = 0, bytes = 0;
 };
 
 /// A layer of a model; what it does and keeps is that of a microbatch of b sequences.
@@ -95,18 +111,29 @@ class Layer {
   LayerWork work_again(double b, const TensorParallel& tensor, LayerParts parts) const;
   /// Returns what norms, dropout and residual additions move, were they not divided.
   double elementwise_bytes(double b) const;
+  /// Returns elements of the matrices whose products are narrow, on each tensor rank, and their
+  /// bytes in these types.
+  LayerNarrow narrow(const TensorParallel& tensor) const;
   /// Returns what is kept where these parts run again.
   LayerKept kept(double b, const TensorParallel& tensor, LayerParts again = {}) const;
   double input_bytes(double b, const TensorParallel& tensor) const;
+  /// Returns the bytes that casting an element for such products reads and writes, beside what
+  /// their kernels do: a narrow type is written by rows and by columns.
+  double cast_bytes(ProductClass products) const;
 
  private:
   template <class Is>
   LayerWork work_where(double b, const TensorParallel& tensor, const Is& is) const;
   double tokens(double b) const { return b * static_cast<double>(seq_length_); }
+  double bytes_of(ProductClass products) const { return operand_bytes_[std::size_t(products)]; }
+  bool is_narrow(ProductClass products) const { return bytes_of(products) < element_bytes_; }
 
   std::vector<Module> modules_;
   std::int64_t hidden_size_, seq_length_, heads_;
   double element_bytes_, pairs_, query_size_;
+  std::int64_t qkv_size_;
+  ProductTypes types_;
+  std::array<double, kProductClasses> operand_bytes_{};
 };
 
 }  // namespace penstock

@@ -13,19 +13,23 @@ namespace {
 DeviceSpec fastest(const Scenario& base) {
   DeviceSpec out = base.cluster.device;
   if (base.cluster.groups.empty() || !base.transformer) return out;
-  const std::string& type = base.transformer->compute_type;
   const auto hidden = static_cast<double>(base.transformer->hidden_size);
   const StackSpec& stack = base.stack;
-  double flops_per_s = 0, bytes_per_s = 0;
+  std::map<std::string, double> flops_per_s;                // by number type
+  std::map<std::string, std::pair<double, double>> shares;  // least and most
+  double bytes_per_s = 0;
   bool streams = true;  // a device without a bandwidth streams in no time
   out.launch_s = std::numeric_limits<double>::infinity();
   for (const NodeGroup& group : base.cluster.groups) {
     const DeviceSpec& device = group.node.device;
-    const auto peak = device.peak_flops_per_s.find(type);
     // A stack that takes layers apart has shares of the peak itself; others have the curve's.
     const double share = stack.takes_layers_apart() ? 1 : device.efficiency_at(hidden);
-    if (peak != device.peak_flops_per_s.end())
-      flops_per_s = std::max(flops_per_s, peak->second * share);
+    for (const auto& [type, peak] : device.peak_flops_per_s)
+      flops_per_s[type] = std::max(flops_per_s[type], peak * share);
+    for (const auto& [type, reached] : device.product_share)
+      if (auto [known, added] = shares.try_emplace(type, reached, reached); !added)
+        known->second = {std::min(known->second.first, reached),
+                         std::max(known->second.second, reached)};
     const double matrices =
         device.matrix_efficiency > 0 ? device.matrix_efficiency : stack.matrix_efficiency;
     const double of_stack = stack.attention_efficiency > 0 ? stack.attention_efficiency : matrices;
@@ -37,7 +41,10 @@ DeviceSpec fastest(const Scenario& base) {
     streams = streams && device.memory_bytes_per_s > 0;
     out.launch_s = std::min(out.launch_s, device.launch_s);
   }
-  out.peak_flops_per_s = {{type, flops_per_s}};
+  out.peak_flops_per_s = flops_per_s;
+  out.product_share.clear();
+  for (const auto& [type, share] : shares)  // narrow types are as fast as can be beside the base
+    out.product_share[type] = type == base.transformer->compute_type ? share.first : share.second;
   out.efficiency = {};
   out.memory_bytes_per_s = streams ? bytes_per_s : 0;
   out.memory_efficiency = 1;

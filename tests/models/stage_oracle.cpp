@@ -11,6 +11,8 @@ namespace {
 struct Product {
   std::string name;
   double k, n;
+  Operands of;
+  bool reads_norm = false;  ///< its input is what a norm before it makes
 };
 
 struct Player {
@@ -34,11 +36,18 @@ struct Player {
   }
 
   // Layers, in the order of F
-  Product qkv() const { return {"qkv", model.hidden, (q() + 2 * kv()) / t()}; }
-  Product projection() const { return {"projection", q() / t(), model.hidden}; }
-  Product up() const { return {"up", model.hidden, (model.gated ? 2 : 1) * model.columns / t()}; }
-  Product down() const { return {"down", model.columns / t(), model.hidden}; }
-  Product logits() const { return {"logits", model.hidden, rows()}; }
+  Product qkv() const {
+    return {"qkv", model.hidden, (q() + 2 * kv()) / t(), model.projections, true};
+  }
+  Product projection() const { return {"projection", q() / t(), model.hidden, model.projections}; }
+  Product up() const {
+    const bool own_norm = !model.parallel_residual || model.norms > 1;
+    return {"up", model.hidden, (model.gated ? 2 : 1) * model.columns / t(), model.mlp, own_norm};
+  }
+  Product down() const { return {"down", model.columns / t(), model.hidden, model.mlp}; }
+  Product logits() const { return {"logits", model.hidden, rows(), model.logits}; }
+  double operand(const Operands& of) const { return of.bytes > 0 ? of.bytes : e(); }
+  bool narrow(const Operands& of) const { return operand(of) < e(); }
 
   // Seconds
   double streamed_s(double bytes) const {
@@ -84,10 +93,35 @@ struct Player {
   }
   void add_product(const Product& p) {
     const double flops = 2 * m() * p.k * p.n;
-    const double operands = e() * (m() * p.k + p.k * p.n + m() * p.n);
+    const double operands = operand(p.of) * (m() * p.k + p.k * p.n) + e() * m() * p.n;
     add_compute(p.name, flops,
-                flops / product_rate(p.name == "logits") +
+                multiplied_s(flops, product_rate(p.name == "logits"), p.of) +
                     (stack.apart ? streamed_s(stack.operand_traffic * operands) : 0));
+  }
+  /// A curve is of whole layers: what products reach at most changes with their type, not the rest.
+  double multiplied_s(double flops, double rate, const Operands& of) const {
+    if (stack.apart) return flops * of.slower / rate;
+    const double most = std::max(rate, device.peak_flops * device.product_share);
+    return flops / rate + (of.slower - 1) * flops / most;
+  }
+  double cast_bytes(const Operands& of) const {
+    if (operand(of) == e() || of.casts_itself) return 0;
+    return (1 + of.looks) * e() + (narrow(of) ? 2 : 1) * operand(of);
+  }
+  void add_cast(const std::string& module, double elements, double bytes) {
+    if (bytes != 0) add_compute(module, 0, streamed_s(bytes * elements));
+  }
+  /// Tokens of which each rank has all columns.
+  double whole_rows() const { return m() / (job.sequence_parallel ? t() : 1); }
+  bool by_columns(const Product& p) const { return p.name == "qkv" || p.name == "up"; }
+  void cast_input(const Product& p) {
+    double bytes = cast_bytes(p.of);
+    if (bytes > 0 && p.reads_norm && p.of.looks == 0)
+      bytes -= 2 * e();  // it reads and writes anyhow
+    add_cast(p.name, (by_columns(p) ? whole_rows() : m()) * p.k, bytes);
+  }
+  void cast_gradient(const Product& p) {
+    add_cast(p.name, (by_columns(p) ? m() : whole_rows()) * p.n, cast_bytes(p.of));
   }
   /// So many pairs of products (F: 1, I: 2), and keys and values that go round as often.
   void add_attention(int pairs) {
@@ -97,7 +131,7 @@ struct Player {
     Step step{.module = "attention",
               .again = again,
               .flops = flops,
-              .compute_s = executed / attention_rate()};
+              .compute_s = multiplied_s(executed, attention_rate(), model.attention)};
     if (job.context > 1) {
       step.group = Group::context;
       step.what = What::all_gather;
@@ -125,11 +159,18 @@ struct Player {
   bool keeps_gathered() const { return stack.kept_per_hidden > 0 && !stack.gathers_again; }
   What sums() const { return job.sequence_parallel ? What::reduce_scatter : What::all_reduce; }
   void gather_input(const std::string& module) {
-    if (job.sequence_parallel) add_exchange(module, What::all_gather, x_bytes());
+    if (!job.sequence_parallel) return;
+    const bool of_mlp = module == "up" || module == "down";
+    const bool of_layer = of_mlp || module == "qkv" || module == "projection";
+    const double bytes =
+        of_layer ? std::min(e(), operand(of_mlp ? model.mlp : model.projections)) : e();
+    add_exchange(module, What::all_gather, bytes / e() * x_bytes());
   }
 
   void add_forward() {
     gather_input("qkv");
+    for (const Product& p : {qkv(), projection(), up(), down()}) cast_input(p);
+    cast_attention();
     add_product(qkv());
     add_attention(1);
     add_product(projection());
@@ -142,7 +183,12 @@ struct Player {
     add_exchange("down", sums(), x_bytes());
     add_compute("elementwise", 0, stack.apart ? passing_s(stack.forward_traffic) : repeated_s());
   }
+  void cast_attention() {
+    add_cast("attention", m() * (q() + 2 * kv()) / t(), cast_bytes(model.attention));
+  }
   void add_input() {
+    for (const Product& p : {qkv(), projection(), up(), down()}) cast_gradient(p);
+    add_cast("attention", m() * q() / t(), cast_bytes(model.attention));
     gather_input("down");  // the gradient of a part of the sequence
     add_product(down());
     add_product(up());
@@ -208,8 +254,9 @@ struct Player {
   }
   double layer_bytes() const {
     const double addition = (3 * e() + (model.dropout ? 1 : 0)) * m() * model.hidden;
+    const double rotary = model.rotary ? 2 * e() * m() * (q() + kv()) / t() : 0;
     return model.norms * norm_bytes() + 2 * addition / (job.sequence_parallel ? t() : 1) +
-           activation_bytes();
+           activation_bytes() + rotary;
   }
   /// A stack's traffic is divided as the bytes are; the neutral one has only what stands alone.
   void add_moved(const std::string& module, double bytes) {
@@ -218,10 +265,14 @@ struct Player {
         stack.apart ? passing_s(stack.forward_traffic) * bytes / layer_bytes() : streamed_s(bytes));
   }
   void add_parts() {
-    if (is_again("core_attn")) add_attention(1);
+    if (is_again("core_attn")) {
+      cast_attention();
+      add_attention(1);
+    }
     if (is_again("layernorm")) add_moved("norms", norms_before() * norm_bytes());
     if (is_again("mlp")) {
       gather_input("up");
+      for (const Product& p : {up(), down()}) cast_input(p);
       add_product(up());
       if (stack.apart) add_moved("activation", activation_bytes());
       add_product(down());
@@ -272,6 +323,7 @@ struct Player {
     for (int layer = 0; layer < job.layers; ++layer) play_layer_forward();
     if (!job.last) return;
     gather_input("logits");
+    add_cast("logits", m() * model.hidden, narrow(model.logits) ? cast_bytes(model.logits) : 0);
     add_product(logits());
     // The loss: maximum, the target's logit, sum of exponentials, fp32 of each token.
     for (int number = 0; number < 3; ++number) add_exchange("loss", What::all_reduce, 4 * m());
@@ -281,6 +333,7 @@ struct Player {
     gather_message(!job.last);
     if (job.last) {
       add_product(logits());
+      add_cast("logits", m() * rows(), narrow(model.logits) ? cast_bytes(model.logits) : 0);
       add_exchange("logits", sums(), x_bytes());
       add_logits_traffic();
     }
@@ -407,6 +460,10 @@ std::map<std::string, Kept> kept(const Model& model, const Stack& stack, const J
     const bool own_norm = !model.parallel_residual || model.norms > 1;
     const bool act_again = p.is_again("mlp") || p.is_again("moe_act");
     const double of_norms = p.is_again("layernorm") ? 0 : x, inner = e * m * model.columns / t;
+    // Of an input that is cast, of what it was.
+    const auto left = [&](const Operands& of) { return std::min(1.0, p.operand(of) / e); };
+    const double of_qkv = m * (p.q() + 2 * p.kv()) / t, of_head = m * p.q() / t;
+    const double copy = p.narrow(model.projections) ? model.projections.bytes * of_head : 0;
     const double up = p.is_again("mlp") ? 0 : (model.gated ? 2 : 1) * inner;
     const double squares = p.is_again("core_attn") ? 0 : probabilities;
     if (stack.kept_per_hidden > 0) {
@@ -417,20 +474,24 @@ std::map<std::string, Kept> kept(const Model& model, const Stack& stack, const J
       const double whole = size * (2 * inputs + stack.kept_whole) * m * model.hidden;
       const double sum =
           size * m * (stack.kept_per_hidden * model.hidden + stack.kept_per_column * model.columns);
-      const double freed = (own_norm ? 2 : 1) * (x - of_norms) + (model.gated ? 2 : 1) * inner -
-                           up + (act_again ? inner : 0);
+      const double freed =
+          (left(model.projections) + (own_norm ? left(model.mlp) : 0)) * (x - of_norms) +
+          (model.gated ? 2 : 1) * inner - up + (act_again ? left(model.mlp) * inner : 0);
+      const double narrower =
+          (left(model.projections) - 1 + (own_norm ? left(model.mlp) - 1 : 0)) * x +
+          (left(model.attention) - 1) * e * of_qkv + copy + (left(model.mlp) - 1) * inner;
       // At least the layer's input is there.
-      keep("layer", std::max((sum - whole) / t + whole + squares - freed, x), 0);
+      keep("layer", std::max((sum - whole) / t + whole + squares - freed + narrower, x), 0);
       continue;
     }
     // All but masks waits for W (M_W of Qi et al.).
     keep("norms", 0, (model.parallel_residual ? 1 : model.norms) * x);
-    keep("qkv", 0, of_norms);
+    keep("qkv", 0, left(model.projections) * of_norms);
     keep("attention", squares, 0);
-    keep("attention", 0, e * m * (p.q() + 2 * p.kv()) / t);
-    keep("projection", mask, e * m * p.q() / t);
-    keep("up", 0, (own_norm ? of_norms : 0) + up);
-    keep("down", mask, act_again ? 0 : inner);
+    keep("attention", 0, left(model.attention) * e * of_qkv);
+    keep("projection", mask, e * of_head + copy);
+    keep("up", 0, (own_norm ? left(model.mlp) * of_norms : 0) + up);
+    keep("down", mask, act_again ? 0 : left(model.mlp) * inner);
   }
   if (job.first) keep("embedding", mask, 0);
   if (job.last) {

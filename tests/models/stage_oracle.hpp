@@ -26,6 +26,12 @@
 //                  again and exchanges nothing again (torchgpipe's `checkpoint: except_last`: Kim
 //                  et al., arXiv:2004.09910): its ops are those of `Again::none`
 //
+//   number types   products whose operands are narrower (Micikevicius et al., arXiv:2209.05433): in
+//                  F their inputs are cast, in I the gradients of their results, each once, by rows
+//                  and by columns; a norm writes such copies instead of a wide one unless the scale
+//                  needs a look at all of it first; what is kept of an input is one narrow copy,
+//                  and inputs and gradients are gathered after the cast
+//
 // A stack's numbers mean what models/stack.hpp says of them: rates, bytes that pass memory, host.
 #pragma once
 
@@ -37,13 +43,22 @@
 
 namespace stage_oracle {
 
+/// Operands of a class of products; 0 bytes: the model's own.
+struct Operands {
+  double bytes = 0;
+  int looks = 0;              ///< at all of the input, before it is cast
+  bool casts_itself = false;  ///< no kernel before the product does it
+  double slower = 1;          ///< times as long as products in the model's type
+};
+
 struct Model {
   double hidden = 0, heads = 0, kv_heads = 0, head_size = 0, columns = 0;  ///< of the MLP
   double vocabulary = 0, tokens = 0;                                       ///< of a sequence
   bool causal = true, gated = false, dropout = true, flash = false, tied = true;
-  bool biases = true, learned_positions = true, parallel_residual = false;
+  bool biases = true, learned_positions = true, rotary = false, parallel_residual = false;
   int norms = 2, norm_vectors = 2;
   double element_bytes = 2;
+  Operands projections, mlp, logits, attention;
 };
 
 struct Device {
@@ -52,6 +67,7 @@ struct Device {
   double matrix_efficiency = 0, attention_efficiency = 0;
   double streamed_bytes_per_s = 0;  ///< 0: memory takes no time
   double launch_s = 0;
+  double product_share = 0.75;  ///< of peak, that large products reach
 };
 
 struct Stack {

@@ -37,6 +37,24 @@ struct Case {
   }
 };
 
+/// By the definitions of the formats: scales of 32 bits for 128 elements, of 8 bits for 32 and 16.
+oracle::Operands operands_of(const Case& c, ProductClass products) {
+  const NumberType type = c.model.product_types.of(products);
+  if (type == NumberType::model) return {};
+  oracle::Operands of{.bytes = 1, .looks = 0, .casts_itself = false};
+  std::string row = "fp8";
+  if (type == NumberType::fp8_current || type == NumberType::fp8_rowwise) of.looks = 1;
+  if (type == NumberType::fp8_block) of.bytes = 1 + 4.0 / 128, of.casts_itself = true;
+  if (type == NumberType::mxfp8) of.bytes = 1 + 1.0 / 32;
+  if (type == NumberType::nvfp4) of.bytes = 0.5 + 1.0 / 16, of.casts_itself = true, row = "nvfp4";
+  const auto& [peaks, shares] = std::pair(c.device.peak_flops_per_s, c.device.product_share);
+  const auto rate = [&](const std::string& name) {
+    return peaks.at(name) * (shares.empty() ? 1 : shares.at(name));
+  };
+  of.slower = rate(c.model.compute_type) / rate(row);
+  return of;
+}
+
 oracle::Model model_of(const Case& c) {
   const TransformerSpec& m = c.model;
   const LayerForm f = m.form();
@@ -55,10 +73,15 @@ oracle::Model model_of(const Case& c) {
   out.tied = m.tie_embeddings;
   out.biases = f.biases == Biases::all;
   out.learned_positions = f.positions == Positions::learned;
+  out.rotary = f.positions == Positions::rotary;
   out.parallel_residual = f.parallel_residual;
   out.norms = f.norms;
   out.norm_vectors = f.norm == Norm::layer ? 2 : 1;
   out.element_bytes = m.compute_type == "fp32" ? 4 : 2;
+  out.projections = operands_of(c, ProductClass::attention_projections);
+  out.mlp = operands_of(c, ProductClass::mlp);
+  out.logits = operands_of(c, ProductClass::head);
+  out.attention = operands_of(c, ProductClass::attention);
   return out;
 }
 
@@ -72,6 +95,7 @@ oracle::Device device_of(const Case& c) {
   out.attention_efficiency = d.attention_efficiency;
   out.streamed_bytes_per_s = d.memory_bytes_per_s * d.memory_efficiency;
   out.launch_s = d.launch_s;
+  if (!d.product_share.empty()) out.product_share = d.product_share.at(c.model.compute_type);
   return out;
 }
 
@@ -177,6 +201,11 @@ TransformerSpec random_model(Random& r) {
   t.flash_attention = r.flip();
   t.compute_type = r.among<std::string>({"fp16", "bf16", "fp32"});
   if (t.compute_type == "fp32") t.bytes = {4, 4, 8, 4, 4};
+  if (r.flip()) return t;
+  for (std::size_t c = 0; c < kProductClasses; ++c)
+    if (r.flip())
+      t.product_types.types[c] =
+          static_cast<NumberType>(static_cast<int>(NumberType::fp8) + r.below(6));
   return t;
 }
 
@@ -212,6 +241,10 @@ DeviceSpec random_device(Random& r) {
   if (r.flip()) d.memory_bytes_per_s = r.between(0.5e12, 4e12);
   if (r.below(3) == 0) d.matrix_efficiency = 0.7;
   if (r.below(3) == 0) d.attention_efficiency = 0.35;
+  d.peak_flops_per_s["fp8"] = 2 * d.peak_flops_per_s.at("bf16");
+  d.peak_flops_per_s["nvfp4"] = 4 * d.peak_flops_per_s.at("bf16");
+  if (r.flip())
+    d.product_share = {{"fp16", 0.7}, {"bf16", 0.7}, {"fp32", 0.9}, {"fp8", 0.6}, {"nvfp4", 0.4}};
   return d;
 }
 
@@ -331,12 +364,34 @@ TEST(StageOracle, AgreesOnWhatOpsTakeWithWhatIsExchanged) {
   });
 }
 
+/// Of narrow weights there are two copies, by rows and by columns, beside the wide ones or instead.
+double narrow_weight_bytes(const Case& c) {
+  const oracle::Model m = model_of(c);
+  double bytes = 0;
+  for (const auto& [module, count] : oracle::parameters(m, job_of(c))) {
+    const bool of_mlp = module == "up" || module == "down";
+    const oracle::Operands of = of_mlp                                      ? m.mlp
+                                : module == "qkv" || module == "projection" ? m.projections
+                                                                            : oracle::Operands{};
+    if (of.bytes == 0) continue;
+    // Biases stay wide; a count has them.
+    const double columns = module == "qkv"  ? (m.heads + 2 * m.kv_heads) * m.head_size
+                           : module == "up" ? (m.gated ? 2 : 1) * m.columns
+                                            : m.hidden * c.options.tensor.degree;
+    const double biases = m.biases ? c.layers[c.stage] * columns / c.options.tensor.degree : 0;
+    const double instead = c.model.product_types.narrow_parameters ? c.model.bytes.weights : 0;
+    bytes += (2 * of.bytes - instead) * (count - biases);
+  }
+  return bytes;
+}
+
 TEST(StageOracle, AgreesOnParameters) {
   for_each_case([](const Case& c) {
     double count = 0;
     for (const auto& [module, of_module] : oracle::parameters(model_of(c), job_of(c)))
       count += of_module;
-    EXPECT_EQ(static_cast<double>(c.costs().weight_bytes), c.model.bytes.weights * count);
+    EXPECT_NEAR(static_cast<double>(c.costs().weight_bytes),
+                c.model.bytes.weights * count + narrow_weight_bytes(c), 1);
   });
 }
 
@@ -444,11 +499,83 @@ TEST(StageOracle, EachPartMadeAgainTakesNoLessTimeAndKeepsNoMore) {
   });
 }
 
+/// The same case with all of its products in the model's own type.
+Case in_own_type(const Case& c) {
+  Case own = c;
+  own.model = c.model.in_own_type();
+  return own;
+}
+
+TEST(StageOracle, NarrowProductsComputeNoLongerWhereMemoryTakesNoTime) {
+  for_each_case([](const Case& c) {
+    if (c.model.product_types == ProductTypes{}) return;
+    Case narrow = c, own = in_own_type(c);
+    narrow.device.memory_bytes_per_s = own.device.memory_bytes_per_s = 0;
+    for (std::size_t kind = 0; kind < kKinds.size(); ++kind)
+      EXPECT_LE(narrow.costs().ops[kind].seconds, own.costs().ops[kind].seconds * (1 + 1e-12))
+          << kind;
+  });
+}
+
+TEST(StageOracle, BytesOfNarrowOperandsAreWhatDependsOnTheType) {
+  for_each_case([](const Case& c) {
+    // fp8 beside a type of half its bytes: of what is more than without any, half is left.
+    Case wide = in_own_type(c), fp8 = c, half = c;
+    fp8.model.product_types = linear_layers_in(NumberType::fp8);
+    half.model.product_types = linear_layers_in(NumberType::nvfp4);
+    fp8.options.recompute = half.options.recompute = wide.options.recompute =
+        Recomputation(Recompute::none);
+    const double of_half = (0.5 + 1.0 / 16);
+    const auto weights = [](const Case& of) {
+      return static_cast<double>(of.costs().weight_bytes);
+    };
+    EXPECT_NEAR(weights(half) - weights(wide), of_half * (weights(fp8) - weights(wide)), 2);
+    for (Case* of : {&fp8, &half}) of->model.product_types.narrow_parameters = true;
+    EXPECT_LE(weights(fp8), weights(wide));
+    if (c.layers[c.stage] > 0 && c.options.tensor.sequence) {
+      const auto gathered = [](const Case& of) {
+        return static_cast<double>(
+            of.costs()[OpKind::forward].recipe.bytes(Axis::tensor, Collective::all_gather));
+      };
+      EXPECT_LT(gathered(half), gathered(fp8));
+      EXPECT_LT(gathered(fp8), gathered(wide));
+    }
+  });
+}
+
+TEST(StageOracle, FirstAndLastLayersMayStayWide) {
+  for_each_case([](const Case& c) {
+    const Recomputation& again = c.options.recompute.at(c.stage);
+    if (c.device.launch_s > 0 || again.method == RecomputeMethod::block || again.layers > 1) return;
+    Case some = c, all = c;
+    some.model.product_types.first_wide = some.model.product_types.last_wide = 1;
+    all.model.product_types.first_wide = all.model.product_types.last_wide = 100;
+    const Case own = in_own_type(c);
+    const int n = c.layers[c.stage];
+    const int wide = std::min(n, (c.first() ? 1 : 0) + (c.last() ? 1 : 0));
+    for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
+      const auto seconds = [&](const Case& of) { return of.costs().ops[kind].seconds; };
+      const auto layer = [&](Case of) {
+        Case without = of;
+        without.layers[c.stage] = 0;
+        return n == 0 ? 0 : (seconds(of) - seconds(without)) / n;
+      };
+      if (c.device.memory_bytes_per_s == 0)
+        expect_close(seconds(some), seconds(c) + wide * (layer(own) - layer(c)), "some");
+    }
+    if (c.first() && c.last())
+      EXPECT_EQ(all.costs().activation_bytes, own.costs().activation_bytes);
+  });
+}
+
 TEST(StageOracle, ElementsOfTwiceTheBytesKeepAndExchangeTwice) {
   for_each_case([](const Case& c) {
-    if (c.last() || c.model.form().dropout || c.model.compute_type != "fp32") return;
+    if (c.last() || c.model.form().dropout || c.model.compute_type != "fp32" ||
+        c.model.product_types != ProductTypes{})
+      return;
     Case half = c;
     half.model.compute_type = "bf16";
+    half.model.product_types = {};
     const StageCosts ours = c.costs(), of_half = half.costs();
     const auto expect_twice = [](std::int64_t twice, std::int64_t once) {
       EXPECT_NEAR(static_cast<double>(twice), 2 * static_cast<double>(once), 2);

@@ -528,27 +528,34 @@ TEST(TorchtitanImport, AClusterWithNodesCountsTheGpus) {
   EXPECT_EQ(scenario_in(text).gpu_count(), 128) << text;
 }
 
-TEST(TorchtitanImport, Fp8IsSaidNotToBeModelled) {
+TEST(TorchtitanImport, ConvertersAreTypesOfProducts) {
   const auto text = [](const std::string& converters) {
     return scenario_of_torchtitan("[model]\nname = 'llama3'\nflavor = '8B'\nconverters = " +
                                       converters + "\n[training]\nlocal_batch_size = 2\n",
                                   "a.toml", "");
   };
-  EXPECT_TRUE(
-      has_line(text("[\"float8\"]"),
-               "#   model.converters [\"float8\"]: fp8 is not modelled: bf16 is predicted"));
+  const auto precision = [&](const std::string& converters) {
+    const std::string all = text(converters);
+    const std::size_t at = all.find("  precision: ") + 13;
+    return all.substr(at, all.find('\n', at) - at);
+  };
+  EXPECT_EQ(precision("[]"), "mixed-bf16");
   EXPECT_TRUE(has_line(text("[]"), "#   model.converters []"));
-  const std::string speed =
-      "#   bf16's speed: devices have no curve of fp8, so its speed-up is missing here";
-  EXPECT_TRUE(has_line(text("[\"float8\"]"), speed));
-  EXPECT_FALSE(has_line(text("[]"), speed));
+  // torchao converts the LM head, too, unless a filter names it.
+  EXPECT_EQ(precision("[\"float8\"]"), "{base: fp8-current, head: fp8-current}");
   const std::string filter = "\n[quantize.linear.float8]\nfilter_fqns = ['output']";
   EXPECT_TRUE(has_line(text("[]" + filter), "#   quantize.linear.float8.filter_fqns ['output']"));
-  EXPECT_NE(text("['quantize.linear.float8']" + filter).find("filter_fqns ['output']: fp8 is not"),
-            std::string::npos);
-  for (const char* on : {"true", "false"})
-    EXPECT_EQ(has_line(text(std::string("[]\n[float8]\nenable_float8_linear = ") + on), speed),
-              std::string(on) == "true");
+  EXPECT_EQ(precision("['quantize.linear.float8']" + filter), "fp8-current");
+  EXPECT_EQ(precision("['float8']\n[float8]\nrecipe_name = 'rowwise'\nfilter_fqns = ['output']"),
+            "fp8-rowwise");
+  EXPECT_EQ(precision("['float8']\n[float8]\nenable_fsdp_float8_all_gather = true\n"
+                      "filter_fqns = ['output']"),
+            "{base: fp8-current, parameters: narrow}");
+  EXPECT_EQ(precision("['mx']\n[mx]\nrecipe_name = 'mxfp8_cublas'\nfilter_fqns = ['output']"),
+            "mxfp8");
+  EXPECT_EQ(precision("[]\n[float8]\nenable_float8_linear = true"),
+            "{base: fp8-current, head: fp8-current}");
+  EXPECT_EQ(precision("[]\n[float8]\nenable_float8_linear = false"), "mixed-bf16");
 }
 
 TEST(TorchtitanImport, AScriptsFileIsReadAndItsFlagsGoOverIt) {

@@ -130,6 +130,35 @@ TEST(MegatronFlags, AnFp32JobIsSaid) {
   EXPECT_EQ(scenario_of_megatron(job + "--bf16", "x.sh", "").find(kLine), std::string::npos);
 }
 
+TEST(MegatronFlags, FormatsAndRecipesAreTypesOfProducts) {
+  const std::string job =
+      "pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 2 --seq-length 64 "
+      "--vocab-size 100 --micro-batch-size 1 ";
+  const std::pair<const char*, const char*> kCases[] = {
+      {"--bf16", "mixed-bf16"},
+      {"--bf16 --fp8-format none", "mixed-bf16"},
+      {"--bf16 --fp8-recipe mxfp8", "mixed-bf16"},
+      {"--bf16 --fp8-format hybrid", "fp8"},
+      {"--bf16 --fp8-hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max", "fp8"},
+      {"--bf16 --fp8-format e4m3 --fp8-recipe tensorwise", "fp8-current"},
+      {"--bf16 --fp8-format e4m3 --fp8-recipe blockwise", "fp8-block"},
+      {"--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather",
+       "{base: mxfp8, parameters: narrow}"},
+      {"--bf16 --fp4-format e2m1 --fp4-recipe nvfp4", "nvfp4"},
+      {"--bf16 --fp8-format hybrid --fp8-dot-product-attention", "{base: fp8, attention: fp8}"},
+      {"--bf16 --fp8-format hybrid --first-last-layers-bf16 --num-layers-at-end-in-bf16 2",
+       "{base: fp8, first_wide_layers: 1, last_wide_layers: 2}"},
+      {"--fp16 --fp8-format hybrid",
+       "{base: mixed-fp16, attention_projections: fp8, mlp: fp8, experts: fp8}"}};
+  for (const auto& [flags, precision] : kCases) {
+    const std::string text = scenario_of_megatron(job + flags, "x.sh", "");
+    EXPECT_NE(text.find(std::string("\n  precision: ") + precision + "\n"), std::string::npos)
+        << flags << ":\n"
+        << text;
+    EXPECT_EQ(text.find("not modelled"), std::string::npos) << text;
+  }
+}
+
 TEST(MegatronFlags, OnlyNearNamesAreSuggested) {
   EXPECT_EQ(imported("--model-type llama_2").find("did you mean"), std::string::npos);
 }

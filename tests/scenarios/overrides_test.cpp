@@ -281,8 +281,8 @@ TEST(Set, DegreesHaveTheirShortNames) {
   EXPECT_EQ(with(kReal, {"pp=2", "cp=2", "schedule=interleaved-1f1b", "vpp=2", "microbatches=4"})
                 .shape.chunks,
             2U);
-  EXPECT_NE(error_of(kReal, {"precision=fp8"}).find("fp8 are not modelled"), std::string::npos);
-  EXPECT_NE(error_of(kReal, {"fp8=true"}).find("fp8 are not modelled"), std::string::npos);
+  EXPECT_NE(error_of(kReal, {"precision=fp88"}).find("did you mean 'fp8'"), std::string::npos);
+  EXPECT_NE(error_of(kReal, {"fp8=true"}).find("give model.precision: fp8"), std::string::npos);
 }
 
 }  // namespace

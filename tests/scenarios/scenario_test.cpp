@@ -372,6 +372,41 @@ TEST(Models, PrecisionSetsRateAndBytes) {
   }
 }
 
+TEST(Models, PrecisionOfClassesOfProducts) {
+  const std::string shape =
+      "num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 100, seq_length: 8";
+  const auto types = [&](const std::string& precision) {
+    const TransformerSpec t = model("{" + shape + ", precision: " + precision + "}");
+    EXPECT_EQ(t.element_bytes(), 2) << precision;
+    return t.product_types;
+  };
+  EXPECT_EQ(types("bf16"), ProductTypes{});
+  // Transformer Engine's fp8: linear layers alone.
+  const ProductTypes fp8 = types("fp8");
+  EXPECT_EQ(fp8.of(ProductClass::mlp), NumberType::fp8);
+  EXPECT_EQ(fp8.of(ProductClass::attention_projections), NumberType::fp8);
+  EXPECT_EQ(fp8.of(ProductClass::attention), NumberType::model);
+  EXPECT_EQ(fp8.of(ProductClass::head), NumberType::model);
+  EXPECT_EQ(types("{base: fp8}"), fp8);
+  for (const auto& [word, type] :
+       {std::pair{"fp8-current", NumberType::fp8_current},
+        std::pair{"fp8-rowwise", NumberType::fp8_rowwise},
+        std::pair{"fp8-block", NumberType::fp8_block}, std::pair{"mxfp8", NumberType::mxfp8},
+        std::pair{"nvfp4", NumberType::nvfp4}})
+    EXPECT_EQ(types(word), linear_layers_in(type)) << word;
+  const ProductTypes mixed = types(
+      "{base: mxfp8, head: mxfp8, attention: fp8, mlp: bf16, parameters: narrow, "
+      "first_wide_layers: 1}");
+  EXPECT_EQ(mixed.of(ProductClass::head), NumberType::mxfp8);
+  EXPECT_EQ(mixed.of(ProductClass::attention), NumberType::fp8);
+  EXPECT_EQ(mixed.of(ProductClass::mlp), NumberType::model);
+  EXPECT_EQ(mixed.of(ProductClass::attention_projections), NumberType::mxfp8);
+  EXPECT_TRUE(mixed.narrow_parameters);
+  EXPECT_EQ(mixed.first_wide, 1);
+  for (const ProductTypes& each : {fp8, mixed, ProductTypes{}})
+    EXPECT_EQ(types(precision_text(each, "mixed-bf16")), each);
+}
+
 TEST(Models, BytesPerParameterCanBeGiven) {
   const TransformerSpec t =
       model("{base: gpt-2.2b, precision: mixed-bf16, bytes_per_parameter: {weights: 4}}");

@@ -201,6 +201,76 @@ const std::string kSimumax = R"({"system": "b200", "rows": [
   {"case": "deepseekv2_tp1_ep8_pp1_dp8_l4_mbc4_cef", "model": "deepseekv2", "layer_num": 4, "mbc": 4,
    "real_ms": 1, "real_alloc_gib": 1}]})";
 
+TEST(RunTable, PrecisionIsTheTypeOfProductsAndRecipesGatherNarrowWeights) {
+  const std::string columns =
+      "id,source,layers,hidden,heads,vocab,seq,gpu,nodes,dp,tp,pp,microbatch,microbatches,"
+      "precision,grad_bytes\n";
+  const auto scenario = [&](const std::string& source, const std::string& precision) {
+    return parse_run_table(
+               columns + "a," + source + ",6,512,8,1000,256,h100,1,2,2,2,1,4," + precision + ",2\n",
+               "t.csv")
+        .at(0)
+        .scenario;
+  };
+  EXPECT_NE(scenario("somebody", "fp8").find("\n  precision: fp8\n"), std::string::npos);
+  EXPECT_NE(scenario("somebody", "nvfp4").find("\n  precision: nvfp4\n"), std::string::npos);
+  const std::string recipe = scenario("NVIDIA/dgxc-benchmarking 25.04", "fp8");
+  EXPECT_NE(recipe.find("precision: {base: fp8, parameters: narrow}\n"), std::string::npos);
+  EXPECT_NE(recipe.find("stack: megatron-kernels\n"), std::string::npos);
+  EXPECT_NE(recipe.find("{gradients: 2}"), std::string::npos);
+  EXPECT_NE(scenario("NVIDIA/dgxc-benchmarking 25.04", "mixed-bf16").find("precision: mixed-bf16"),
+            std::string::npos);
+}
+
+TEST(Summaries, ALineOfMegatronBridgesIsARunOrSaysWhyNot) {
+  const std::string columns =
+      "release,task,System,Model,#-GPUs,Precision,GBS,MBS,Sequence Length,FSDP,TP,PP,CP,VP,EP,GA,"
+      "Tokens / sec / GPU,Model TFLOP / sec / GPU\n";
+  const std::string text =
+      columns +
+      "26.06,Pre-Training Performance,DGX-H100,LLAMA3.1_405B,1024,FP8,1536,1,8192,,8,8,2,8,n/a,,"
+      "326,822\n"
+      "25.11,Pre-Training Performance,DGX-B200,LLAMA3_8B,8,FP8-CS (FP8-MX),128,2,8192,0,1,1,1,n/a,"
+      "1,8,30624 (29521),1576 (1519)\n"
+      "26.06,Pre-Training Performance,DGX-GB300,GPT OSS 120B,64,MXFP8,1280,4,4096,,1,1,1,n/a,16,,"
+      "33024,1077\n"
+      "26.06,LoRA Performance,DGX-GB200,LLAMA3_70B,8,MXFP8,32,1,4096,,1,4,1,20,n/a,,5958,1663\n"
+      "25.11,Pre-Training Performance,DGX-H100,LLAMA3_8B,8,FP8-CS,128,1,8192,8,1,1,1,n/a,1,16,"
+      "14451,744\n";
+  EXPECT_EQ(measured_format("t.csv", text), MeasuredFormat::runs);
+  EXPECT_EQ(unknown_columns(text, "t.csv"), "");
+  const std::vector<RunRow> rows = parse_run_table(text, "t.csv");
+  ASSERT_EQ(rows.size(), 5U);
+  EXPECT_NEAR(*rows[0].measured_s, 1536.0 * 8192 / (326 * 1024), 1e-3);
+  for (const char* line :
+       {"num_layers: 126\n", "vocab_size: 128256\n", "base: fp8-current, parameters: narrow",
+        "\"base\":\"dgx-h100\",\"nodes\":128", "chunks: 8\n", "width: 8\n", "context: 2\n",
+        "microbatches: 192\n", "schedule: interleaved-1f1b\n", "tensor_overlap: true\n",
+        "split: [1, 2, 2"})
+    EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
+  EXPECT_NEAR(*rows[1].measured_s, 128.0 * 8192 / (30624 * 8), 1e-3) << "what stands first";
+  EXPECT_NE(rows[1].scenario.find("microbatches: 8\n"), std::string::npos) << rows[1].scenario;
+  EXPECT_EQ(rows[2].left_out, "GPT OSS 120B is no dense model");
+  EXPECT_EQ(rows[3].left_out, "adapters alone are trained");
+  EXPECT_EQ(rows[4].left_out, "weights are sharded (FSDP)");
+  for (std::size_t i = 2; i < rows.size(); ++i) EXPECT_TRUE(rows[i].unsupported);
+}
+
+TEST(Summaries, AConfigurationOfMlperfIsARunOrSaysWhyNot) {
+  const std::string text =
+      "id,benchmark,gpu,gpus,tp,pp,vp,cp,dp,microbatch,microbatches,seq,precision,iteration_s\n"
+      "a,llama31_405b,GB300,512,2,8,8,2,16,1,56,8192,NVFP4;attention F16,9.59548\n"
+      "b,deepseekv3_671b,GB300,256,1,4,4,1,64,1,240,4096,MXFP8;FP8 attention,38.95982\n";
+  const std::vector<RunRow> rows = parse_run_table(text, "t.csv");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(*rows[0].measured_s, 9.59548);
+  for (const char* line : {"precision: nvfp4\n", "vocab_size: 32000\n", "stages: 8\n",
+                           "\"base\":\"gb300-nvl72\",\"nodes\":8", "microbatches: 56\n"})
+    EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
+  EXPECT_EQ(rows[0].scenario.find("tensor_overlap"), std::string::npos);
+  EXPECT_EQ(rows[1].left_out, "deepseekv3_671b is no dense model");
+}
+
 TEST(Simumax, ACaseIsARunAndAMixtureOfExpertsIsLeftOutWithItsReason) {
   EXPECT_EQ(measured_format("t.json", kSimumax), MeasuredFormat::runs);
   const auto rows = parse_run_table(kSimumax, "t.json");
