@@ -413,7 +413,7 @@ const std::vector<KeyRow>& table() {
       {"precision", "experts", T::choice, "products of experts", kProductTypes},
       {"precision", "head", T::choice, "the LM head's product; default 16 bits", kProductTypes},
       {"precision", "attention", T::choice, "attention itself; default 16 bits", kProductTypes},
-      {"precision", "parameters", T::choice,
+      {"precision", "linear_weights", T::choice,
        "weights of linear layers: held in 16 bits, and in their products' type beside it (wide, "
        "the default), or in that type alone, in which a distributed optimizer also gathers them "
        "(narrow: Megatron-LM's --fp8-param-gather)",

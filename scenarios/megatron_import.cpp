@@ -111,7 +111,7 @@ class Import : public ImportNotes {
     add({"fp8-dot-product-attention", "fp8-multi-head-attention"}, "attention: " + type);
     add({"fp8-output-proj"}, "head: " + type);
     add({"fp8-param-gather", "fp8-param", "fp8-params", "fp4-param", "fp4-param-gather"},
-        "parameters: narrow");
+        "linear_weights: narrow");
     const auto first = number("num-layers-at-start-in-bf16", "model.precision");
     const auto last = number("num-layers-at-end-in-bf16", "model.precision");
     if (has("first-last-layers-bf16", "model.precision"))

@@ -115,7 +115,7 @@ class Titan {
     narrow_ = mx ? "mxfp8" : recipe.find("rowwise") != recipe.npos ? "fp8-rowwise" : "fp8-current";
     std::string more;
     if (filters.find("output") == filters.npos) more += ", head: " + narrow_;
-    if (gathers) more += ", parameters: narrow";
+    if (gathers) more += ", linear_weights: narrow";
     if (!more.empty()) narrow_ = fmt::format("{{base: {}{}}}", narrow_, more);
   }
 

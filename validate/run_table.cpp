@@ -233,7 +233,7 @@ class RowReader {
     if (has("flash")) write("  flash_attention", yes("flash") ? "true" : "false");
     const bool narrow = cell("precision").starts_with("fp8") || cell("precision") == "mxfp8";
     if (narrow && source_stack() != nullptr && source_stack()->narrow_parameters)
-      text_ += fmt::format("  precision: {{base: {}, parameters: narrow}}\n",
+      text_ += fmt::format("  precision: {{base: {}, linear_weights: narrow}}\n",
                            yaml_scalar(cell("precision")));
     else
       write_column("precision", "precision");

@@ -550,7 +550,7 @@ TEST(TorchtitanImport, ConvertersAreTypesOfProducts) {
             "fp8-rowwise");
   EXPECT_EQ(precision("['float8']\n[float8]\nenable_fsdp_float8_all_gather = true\n"
                       "filter_fqns = ['output']"),
-            "{base: fp8-current, parameters: narrow}");
+            "{base: fp8-current, linear_weights: narrow}");
   EXPECT_EQ(precision("['mx']\n[mx]\nrecipe_name = 'mxfp8_cublas'\nfilter_fqns = ['output']"),
             "mxfp8");
   EXPECT_EQ(precision("[]\n[float8]\nenable_float8_linear = true"),

@@ -143,7 +143,7 @@ TEST(MegatronFlags, FormatsAndRecipesAreTypesOfProducts) {
       {"--bf16 --fp8-format e4m3 --fp8-recipe tensorwise", "fp8-current"},
       {"--bf16 --fp8-format e4m3 --fp8-recipe blockwise", "fp8-block"},
       {"--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather",
-       "{base: mxfp8, parameters: narrow}"},
+       "{base: mxfp8, linear_weights: narrow}"},
       {"--bf16 --fp4-format e2m1 --fp4-recipe nvfp4", "nvfp4"},
       {"--bf16 --fp8-format hybrid --fp8-dot-product-attention", "{base: fp8, attention: fp8}"},
       {"--bf16 --fp8-format hybrid --first-last-layers-bf16 --num-layers-at-end-in-bf16 2",

@@ -395,7 +395,7 @@ TEST(Models, PrecisionOfClassesOfProducts) {
         std::pair{"nvfp4", NumberType::nvfp4}})
     EXPECT_EQ(types(word), linear_layers_in(type)) << word;
   const ProductTypes mixed = types(
-      "{base: mxfp8, head: mxfp8, attention: fp8, mlp: bf16, parameters: narrow, "
+      "{base: mxfp8, head: mxfp8, attention: fp8, mlp: bf16, linear_weights: narrow, "
       "first_wide_layers: 1}");
   EXPECT_EQ(mixed.of(ProductClass::head), NumberType::mxfp8);
   EXPECT_EQ(mixed.of(ProductClass::attention), NumberType::fp8);

@@ -215,7 +215,7 @@ TEST(RunTable, PrecisionIsTheTypeOfProductsAndRecipesGatherNarrowWeights) {
   EXPECT_NE(scenario("somebody", "fp8").find("\n  precision: fp8\n"), std::string::npos);
   EXPECT_NE(scenario("somebody", "nvfp4").find("\n  precision: nvfp4\n"), std::string::npos);
   const std::string recipe = scenario("NVIDIA/dgxc-benchmarking 25.04", "fp8");
-  EXPECT_NE(recipe.find("precision: {base: fp8, parameters: narrow}\n"), std::string::npos);
+  EXPECT_NE(recipe.find("precision: {base: fp8, linear_weights: narrow}\n"), std::string::npos);
   EXPECT_NE(recipe.find("stack: megatron-kernels\n"), std::string::npos);
   EXPECT_NE(recipe.find("{gradients: 2}"), std::string::npos);
   EXPECT_NE(scenario("NVIDIA/dgxc-benchmarking 25.04", "mixed-bf16").find("precision: mixed-bf16"),
@@ -243,7 +243,7 @@ TEST(Summaries, ALineOfMegatronBridgesIsARunOrSaysWhyNot) {
   ASSERT_EQ(rows.size(), 5U);
   EXPECT_NEAR(*rows[0].measured_s, 1536.0 * 8192 / (326 * 1024), 1e-3);
   for (const char* line :
-       {"num_layers: 126\n", "vocab_size: 128256\n", "base: fp8-current, parameters: narrow",
+       {"num_layers: 126\n", "vocab_size: 128256\n", "base: fp8-current, linear_weights: narrow",
         "\"base\":\"dgx-h100\",\"nodes\":128", "chunks: 8\n", "width: 8\n", "context: 2\n",
         "microbatches: 192\n", "schedule: interleaved-1f1b\n", "tensor_overlap: true\n",
         "split: [1, 2, 2"})
