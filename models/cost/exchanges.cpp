@@ -150,10 +150,7 @@ class RecipeOf {
 /// (Transformer Engine gathers quantized inputs and gradients): half for attention's, half for the
 /// MLP's.
 std::int64_t narrow_bytes(const StageJob& job, std::int64_t x) {
-  double bytes = 0;
-  for (const ProductClass of : {ProductClass::attention_projections, ProductClass::mlp})
-    bytes += std::min(job.model.element_bytes(), job.model.operand_bytes(of)) / 2;
-  return std::llround(static_cast<double>(x) * bytes / job.model.element_bytes());
+  return std::llround(static_cast<double>(x) * job.gathered_share());
 }
 
 /// Adds so many exchanges of x among the tensor ranks: before and after what is computed, or both

@@ -165,10 +165,10 @@ double LayerSeconds::products_s() const {
 }
 
 double LayerSeconds::products_s(const LayerWork& work) const {
-  const double seconds =
-      kernels_ ? kernels_->forward_s * work.product_flops / job_.forward.product_flops
-               : weighted_flops(work) / (job_.tensor.degree * matrix_rate()) +
-                     operands_s(work.operand_bytes);
+  const double seconds = kernels_
+                             ? kernels_->forward_s * work.product_flops / job_.forward.product_flops
+                             : weighted_flops(work) / (job_.tensor.degree * matrix_rate()) +
+                                   operands_s(work.operand_bytes);
   return beside_exchanges() * seconds;
 }
 
@@ -219,10 +219,13 @@ LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
   const double input = k.input_s + k.attention_backward_s.value_or(2 * attention) + back +
                        modules_s(again) + streaming_s(job_.forward.cast_back_bytes);
   // Among the tensor ranks, as far as the host's launches hide under it.
-  const double sum_s =
-      job_.tensor.overlap ? 0 : job_.tensor_sum.seconds(job_.model.layer_input_bytes(job_.b));
+  const double x = job_.model.layer_input_bytes(job_.b);
+  const bool alone = !job_.tensor.overlap;
+  const double gather_s = alone ? job_.tensor_sum.seconds(job_.gathered_share() * x) / 2 : 0;
+  const double sum_s = alone ? gather_s + job_.tensor_sum.seconds(x) / 2 : 0;
   const double exchange = job_.forward.sums * sum_s;
-  const double gathers = job_.tensor.sequence && !job_.keeps_gathered() ? exchange / 2 : 0;
+  const bool gathers_inputs = job_.tensor.sequence && !job_.keeps_gathered();
+  const double gathers = gathers_inputs ? job_.forward.sums * gather_s : 0;
   Parts p;
   p.forward_s = joined(forward, stack.forward_host_s + host, exchange);
   p.input_s = joined(input, host_back + (in_full ? 1 : 0) * (stack.forward_host_s + host),

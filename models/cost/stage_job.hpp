@@ -5,6 +5,8 @@
 #include "models/layer/module.hpp"
 #include "models/stage_costs.hpp"
 
+#include <algorithm>
+
 namespace penstock {
 
 /// Holds references: what it was made of must outlive it.
@@ -42,6 +44,14 @@ struct StageJob {
   bool selective() const { return recompute.granularity == Recompute::selective; }
   /// Returns of how many of a stage's layers something is computed again.
   int layers_again(int layers) const { return selective() ? layers : recompute.recomputed(layers); }
+  /// Returns what sequence parallelism gathers of a layer over its wide bytes: operands of
+  /// products, cast before, half for attention's and half for the MLP's.
+  double gathered_share() const {
+    double bytes = 0;
+    for (const ProductClass of : {ProductClass::attention_projections, ProductClass::mlp})
+      bytes += std::min(model.element_bytes(), model.operand_bytes(of)) / 2;
+    return tensor.sequence ? bytes / model.element_bytes() : 1;
+  }
   bool makes_attention_again() const { return again.attention_flops > 0; }
   /// Returns whether W finds the gathered inputs of its products among what is kept.
   bool keeps_gathered() const { return stack.kept_per_hidden > 0 && !stack.gathers_again; }

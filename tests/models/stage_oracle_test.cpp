@@ -202,10 +202,12 @@ TransformerSpec random_model(Random& r) {
   t.compute_type = r.among<std::string>({"fp16", "bf16", "fp32"});
   if (t.compute_type == "fp32") t.bytes = {4, 4, 8, 4, 4};
   if (r.flip()) return t;
-  for (std::size_t c = 0; c < kProductClasses; ++c)
-    if (r.flip())
-      t.product_types.types[c] =
-          static_cast<NumberType>(static_cast<int>(NumberType::fp8) + r.below(6));
+  const auto type = [&] {
+    return static_cast<NumberType>(static_cast<int>(NumberType::fp8) + r.below(6));
+  };
+  t.product_types = linear_layers_in(type());
+  if (r.flip()) t.product_types.of(ProductClass::head) = type();
+  if (r.flip()) t.product_types.of(ProductClass::attention) = type();
   return t;
 }
 
@@ -563,8 +565,9 @@ TEST(StageOracle, FirstAndLastLayersMayStayWide) {
       if (c.device.memory_bytes_per_s == 0)
         expect_close(seconds(some), seconds(c) + wide * (layer(own) - layer(c)), "some");
     }
-    if (c.first() && c.last())
+    if (c.first() && c.last()) {
       EXPECT_EQ(all.costs().activation_bytes, own.costs().activation_bytes);
+    }
   });
 }
 
