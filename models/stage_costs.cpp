@@ -65,7 +65,8 @@ class StageModel {
     c[OpKind::backward_weight].flops = flops.weight;
     c[OpKind::backward].again_flops = c[OpKind::backward_input].again_flops = flops.again;
     set_parameters(c, layers, first, last);
-    const StageSeconds seconds = seconds_of(layers, first, last, c.weight_bytes);
+    const std::int64_t read = weight_bytes(parameters_.of_layers(layers, first, last));
+    const StageSeconds seconds = seconds_of(layers, first, last, read);
     c[OpKind::forward].seconds = seconds.forward;
     c[OpKind::backward].seconds = seconds.backward;
     c[OpKind::backward_input].seconds = seconds.input;
