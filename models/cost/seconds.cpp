@@ -151,8 +151,10 @@ double LayerSeconds::head_casts_s(bool back) const {
 double LayerSeconds::attention_s(const LayerWork& work) const {
   if (kernels_ && kernels_->attention_s)
     return work.attention_flops > 0 ? *kernels_->attention_s : 0;
-  return (1 - masked_share()) * work.attention_flops * ratio_of(ProductClass::attention) /
-         (job_.tensor.degree * attention_rate());
+  const double flops = (1 - masked_share()) * work.attention_flops / job_.tensor.degree;
+  if (!job_.stack.takes_layers_apart())
+    return flops / rate_ + changed_s(flops, ProductClass::attention);
+  return flops * ratio_of(ProductClass::attention) / attention_rate();
 }
 
 double LayerSeconds::products_s() const {
