@@ -127,8 +127,7 @@ class StageModel {
   std::int64_t wide_activation_bytes() const {
     if (!wide_ || job_.recompute.in_full()) return 0;
     const LayerParts again = job_.selective() ? job_.recompute.parts : LayerParts();
-    return whole(wide_->layer.kept(job_.b, job_.tensor, again).bytes() -
-                 job_.layer.kept(job_.b, job_.tensor, again).bytes());
+    return whole(layer_bytes(wide_->stage->job_, again) - layer_bytes(job_, again));
   }
 
   std::int64_t weight_bytes(std::int64_t parameters) const {

@@ -89,7 +89,8 @@ class Import : public ImportNotes {
   /// Returns the types of products: --fp8-format or --fp4-format asks for Transformer Engine's,
   /// --fp8-recipe says how they are scaled (megatron/core/enums.py: Fp8Recipe; delayed by default).
   std::string precision(const std::string& own) {
-    bool narrow = has("fp8-format", "model.precision");
+    bool narrow =
+        has("fp8-format", "model.precision") && word("fp8-format", "model.precision") != "none";
     for (const char* early : {"fp8-hybrid", "fp8-e4m3"})
       narrow = has(early, "model.precision") || narrow;
     const bool of_4_bits = has("fp4-format", "model.precision");

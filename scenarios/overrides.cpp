@@ -107,8 +107,10 @@ Path resolve(const std::string& key, std::string& problem) {
     if (is_reached(place, given) && ends_with(place, given)) matches.push_back(place);
   }
   const auto shortest = std::ranges::min_element(matches, {}, &Place::size);
-  if (shortest == matches.end()) {
-    const std::string instead = known_elsewhere(given.back());
+  const std::string instead = known_elsewhere(given.back());
+  // Of a device's numbers, say, nobody thinks who gives the name of a feature alone.
+  const bool meant = given.size() > 1 || instead.empty();
+  if (shortest == matches.end() || (!meant && shortest->size() > 2)) {
     problem = fmt::format("unknown key '{}'{}", printable(key),
                           instead.empty() ? did_you_mean(key, names_for(given)) : instead);
     return {};

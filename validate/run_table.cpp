@@ -97,8 +97,8 @@ constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
                                          {"vTrain", "megatron-deepspeed"},
                                          {"Megatron-Bridge", "megatron-kernels", true, true},
                                          {"SimuMax", "megatron"},
-                                         {"dgxc-benchmarking", "megatron-kernels", true, true},
-                                         {"training_results_v", "megatron-kernels", true, true},
+                                         {"dgxc-benchmarking", "none", true, true},
+                                         {"training_results_v", "none", true, true},
                                          {"pytorch/torchtitan", "torchtitan"}};
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX

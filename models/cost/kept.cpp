@@ -21,9 +21,9 @@ double beyond_family_bytes(const StageJob& job) {
          Layer(usual).kept(job.b, job.tensor, LayerPart::core_attn).bytes();
 }
 
-/// Activations of a layer of which these parts run again, by the stack where it says what its
-/// kernels keep (with flash attention, in 16 bits).
-double layer_bytes(const StageJob& job, LayerParts again = {}) {
+}  // namespace
+
+double layer_bytes(const StageJob& job, LayerParts again) {
   const LayerKept kept = job.layer.kept(job.b, job.tensor, again);
   const StackSpec& stack = job.stack;
   if (stack.kept_per_hidden <= 0) return kept.bytes();
@@ -43,6 +43,8 @@ double layer_bytes(const StageJob& job, LayerParts again = {}) {
   return std::max(of_stack + (kept.bytes() - flash) + beyond_family_bytes(job),
                   job.layer.input_bytes(job.b, job.tensor));
 }
+
+namespace {
 
 double kept_logits_bytes(const StageJob& job) {
   const double fp32 = job.model.logits_bytes(job.b, job.tensor);

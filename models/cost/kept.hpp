@@ -10,6 +10,10 @@ namespace penstock {
 /// Sets the bytes that a microbatch of a stage keeps and works with.
 void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, PassCosts& costs);
 
+/// Returns the bytes that a layer keeps of which these parts run again: by the stack where it says
+/// what its kernels keep (with flash attention, in 16 bits).
+double layer_bytes(const StageJob& job, LayerParts again = {});
+
 /// Returns what a microbatch keeps of a stage's layers in the memory of the host, in bytes.
 double offloaded_bytes(const StageJob& job, int layers);
 

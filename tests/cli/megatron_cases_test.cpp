@@ -68,9 +68,13 @@ TEST_F(MegatronCases, GradientsOfFp16HaveTwoBytes) {
 
 TEST_F(MegatronCases, GradientsThatAreReducedInBf16HaveTwoBytes) {
   const Answer a = answer_of("llama3-8b-readme.sh");
-  EXPECT_NEAR(a.peak_gib(), 71.8, 0.1);
   EXPECT_TRUE(a.result["feasible"].get<bool>());
-  EXPECT_NE(a.table.find("Fits?      yes: at most 71.8"), std::string::npos) << a.table;
+  EXPECT_NE(a.table.find("Fits?      yes: "), std::string::npos) << a.table;
+  EXPECT_NEAR(a.result["devices"][0]["memory"]["gradients"].get<double>(), 2 * 8.03e9, 2e7);
+  // In 16 bits: the script computes in fp8, which keeps fewer bytes of linear layers' inputs.
+  EXPECT_NEAR(answer_of("llama3-8b-readme.sh", {"model.precision=mixed-bf16"}).peak_gib(), 71.8,
+              0.1);
+  EXPECT_LT(a.peak_gib(), 71.8);
 }
 
 TEST_F(MegatronCases, ZeroOneAndTheLaunchersNodesCount) {

@@ -376,7 +376,10 @@ TEST(Models, PrecisionOfClassesOfProducts) {
   const std::string shape =
       "num_layers: 2, hidden_size: 64, num_attention_heads: 4, vocab_size: 100, seq_length: 8";
   const auto types = [&](const std::string& precision) {
-    const TransformerSpec t = model("{" + shape + ", precision: " + precision + "}");
+    const TransformerSpec t =
+        *beside_tests("stack: none\nmodel: {" + shape + ", precision: " + precision +
+                      "}\ncluster: dgx-b200\nschedule: gpipe\npipeline: {stages: 1}\n")
+             .transformer;
     EXPECT_EQ(t.element_bytes(), 2) << precision;
     return t.product_types;
   };
