@@ -20,10 +20,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PENSTOCK = os.environ.get("PENSTOCK", str(ROOT / "penstock"))
 NEUTRAL = "stack={name: neutral}"
 PEAKS = {"h100": 989.4e12, "a100-80": 312e12, "v100-32": 125e12, "v100-16": 125e12, "b200": 2250e12, "gb200": 2500e12,
-         "b300": 2250e12, "gb300": 2500e12, "mi355x": 2500e12}
+         "b300": 2250e12, "gb300": 2500e12, "mi355x": 2500e12, "h200": 989.4e12, "a100-40": 312e12}
 # Bytes/s that a GPU can send within its node, and by data sheet to others; a set whose clusters say less has `nic`.
 LINKS = {"h100": (450e9, 50e9), "a100-80": (300e9, 25e9), "v100-32": (50e9, 12.5e9), "v100-16": (50e9, 12.5e9),
-         "b200": (900e9, 50e9), "gb200": (900e9, 50e9), "b300": (900e9, 100e9), "gb300": (900e9, 100e9), "mi355x": (537.6e9, 50e9), "gh200": (150e9, 25e9)}
+         "b200": (900e9, 50e9), "gb200": (900e9, 50e9), "b300": (900e9, 100e9), "gb300": (900e9, 100e9), "mi355x": (537.6e9, 50e9), "h200": (450e9, 50e9), "a100-40": (300e9, 12.5e9), "gh200": (150e9, 25e9)}
 NODE = 8   # GPUs
 FOLDS = 10
 
