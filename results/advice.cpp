@@ -289,8 +289,7 @@ bool differs(const Scenario& a, const Scenario& b) {
          a.microbatch_size != b.microbatch_size || a.shape.chunks != b.shape.chunks ||
          a.shape.accumulation_steps != b.shape.accumulation_steps ||
          a.shape.depth != b.shape.depth || a.mesh.inner != b.mesh.inner ||
-         !(a.sharding == b.sharding) ||
-         a.sequence_parallel != b.sequence_parallel ||
+         !(a.sharding == b.sharding) || a.sequence_parallel != b.sequence_parallel ||
          overlaps_reduction(a) != overlaps_reduction(b);
 }
 
