@@ -88,6 +88,9 @@ StageTable::StageTable(const Problem& problem, const Key& key)
   if (key.tensor > 1 || key.context > 1)
     for (double* host : {&stack_.forward_host_s, &stack_.backward_host_s, &stack_.tensor_host_s})
       *host = 0;
+  // An all-gather or a reduce-scatter is half of an all-reduce.
+  if (!cluster.network && cluster.groups.empty() && key.sharded > Sharded::optimizer)
+    shard_s_per_byte_ = least_all_reduce_s_per_byte(cluster, key.shards, key.tensor) / 2;
   // Where nodes differ, those of the fastest would be a bound: none is the simplest one.
   if (key.tensor == 1 || cluster.network || !cluster.groups.empty()) return;
   std::vector<int> ranks(static_cast<std::size_t>(key.tensor));
@@ -167,6 +170,7 @@ Sharding StageTable::sharding() const {
 StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
     return exposed_s(c[kind].recipe, c[kind].seconds, [&](const Segment& s) {
+      if (s.axis == Axis::data) return static_cast<double>(s.bytes) * shard_s_per_byte_;
       if (s.axis != Axis::tensor) return 0.0;  // no less: what they wait for is not known
       return prices_[static_cast<std::size_t>(s.what)].seconds(s);
     });

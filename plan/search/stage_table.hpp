@@ -74,6 +74,7 @@ class StageTable {
   DeviceSpec device_;
   StackSpec stack_;
   ByCollective<CollectivePrice> prices_{};  // among the tensor ranks
+  double shard_s_per_byte_ = 0;             // at least, of what is gathered or reduced within ops
   PipedreamUse use_;                        // of a profile
   std::vector<StagePart> parts_;
   std::vector<bool> known_;
