@@ -137,9 +137,13 @@ class HostBackend : public Backend {
  private:
   using Devices = std::map<int, std::unique_ptr<HostDevice>>;
 
+  std::mutex making_;  // of one_of
+
   bool here(int device) const { return devices_.contains(device); }
 
+  /// Threads of several devices ask for theirs at the same time.
   Device& one_of(Devices& devices, int device) {
+    const std::lock_guard lock(making_);
     auto& made = devices[device];
     if (!made) made = std::make_unique<HostDevice>(device, request_.control, clock_);
     return *made;
