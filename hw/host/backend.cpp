@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <mutex>
 
 namespace penstock {
 namespace {
