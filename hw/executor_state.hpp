@@ -10,7 +10,7 @@
 
 namespace penstock {
 
-/// Where a unit of a stage's weights or gradients is whole for a while. There are two of each, and
+/// Holds a unit of a stage's weights or gradients while it is whole. There are two of each, and
 /// a unit has that of its number modulo two, so that the next one can come while it is used.
 struct DeviceExecutor::UnitPlace {
   static constexpr std::size_t kNone = ~std::size_t{0};

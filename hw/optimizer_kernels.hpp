@@ -28,7 +28,7 @@ struct StepPointers {
   }
 };
 
-/// Where the tensors' blocks are valid.
+/// Returns pointers to the tensors' blocks; null for those that are not there.
 template <class T>
 StepPointers<T> pointers(const StepTensors& t) {
   const auto optional = [](Tensor x) { return x ? x.data<float>() : nullptr; };

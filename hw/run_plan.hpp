@@ -98,7 +98,7 @@ struct RunPlan {
   RankDivision division;
   std::vector<ExchangeSeconds> exchange_s;  ///< of those that take time
   ReductionPlan reduction;
-  /// Of weights, gradients and states among replicas, unless an all-reduce gathers the weights.
+  /// Says what replicas divide among them; nothing where an all-reduce gathers the weights.
   Sharding sharding;
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only

@@ -67,7 +67,7 @@ struct StageBuffers {
   Tensor kept;
   Tensor workspace;
   Tensor loss;  ///< fp32, one number; only on the last stage
-  /// Where weights are gathered, or gradients reduced, piece by piece (of Stage::pieces()): see
+  /// Gathers weights, or reduces gradients, piece by piece (of Stage::pieces()): see
   /// below. Empty: all are there.
   std::function<Tensor(std::size_t piece)> gathered = {}, reduced = {};
   /// W calls it when it has issued all that it adds to one of Stage::pieces() (of several); may be

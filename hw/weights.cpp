@@ -106,7 +106,7 @@ void WeightStore::step(std::int64_t position) {
   backward_.after_step({next.block});
 }
 
-/// Of a stage that is divided, only the shard is stepped; other sums are of no use any more.
+/// Steps the weights; a stage that is divided steps its shard alone, and drops the other sums.
 void WeightStore::issue_step(const StepTensors& t) {
   Math& math = device_.math();
   const std::uint32_t means = means_of_update(plan_, number_);

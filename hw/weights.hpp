@@ -39,7 +39,7 @@ class WeightStore {
   /// Takes a buffer for all weights, where they are divided, to which they can be gathered when the
   /// run has ended.
   Tensor assemble();
-  /// Where backwards add, or of what is reduced the shard.
+  /// Returns the buffer that backwards add to, or the shard of what is reduced.
   Tensor gradients() const { return {gradients_}; }
   /// What the next step uses: the same, or what was set aside.
   Tensor summed() const { return {set_aside_ != nullptr ? set_aside_ : gradients_}; }

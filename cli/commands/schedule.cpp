@@ -123,8 +123,8 @@ bool uses_updated_weights(const Simulation& simulation) {
   return false;
 }
 
-/// What is drawn: with --versions so many updates that a second version is seen, unless the user
-/// says how many.
+/// Returns the shape to draw: with --versions so many updates that a second version is seen, unless
+/// the user says how many.
 Simulation shown(const Arguments& arguments) {
   std::vector<Override> overrides = overrides_of(arguments);
   const auto simulated = [&] {

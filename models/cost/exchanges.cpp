@@ -10,7 +10,7 @@
 namespace penstock {
 namespace {
 
-/// What the ranks of an axis exchange during an op.
+/// Holds what the ranks of an axis exchange during an op.
 struct Exchanges {
   struct Sum {
     std::int64_t bytes = 0;
