@@ -123,7 +123,7 @@ bool uses_updated_weights(const Simulation& simulation) {
   return false;
 }
 
-/// Returns the shape to draw: with --versions so many updates that a second version is seen, unless
+/// Returns the run to draw: with --versions so many updates that a second version is seen, unless
 /// the user says how many.
 Simulation shown(const Arguments& arguments) {
   std::vector<Override> overrides = overrides_of(arguments);
