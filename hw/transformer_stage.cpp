@@ -404,6 +404,9 @@ std::string why_not_executable(const TransformerSpec& spec) {
     return "the llama family cannot be executed (rotary positions, RMS norm, gated MLP): "
            "use a gpt or bert model";
   }
+  if (spec.experts || spec.latent || spec.mtp_layers > 0) {
+    return "experts, latent attention and layers that predict further tokens cannot be executed";
+  }
   LayerForm form = spec.form();
   form.dropout = true;  // which is not executed anyway
   if (form != form_of(spec.family) || spec.head_dim || spec.sliding_window ||

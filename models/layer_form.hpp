@@ -52,6 +52,7 @@ struct LayerForm {
   Positions positions = Positions::learned;
   bool parallel_residual = false;  ///< attention and MLP both read the layer's input
   bool dropout = true;
+  bool sinks = false;  ///< a learned number of each head beside the keys' scores (gpt-oss)
 
   bool operator==(const LayerForm&) const = default;
 

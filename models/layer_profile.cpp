@@ -198,10 +198,10 @@ std::vector<StageCosts> profiled_stage_costs(const TransformerSpec& model,
       stage_costs(model, DeviceSpec{}, layers,
                   {rows.at(0).microbatch_size,
                    rows.map([](const ProfileRow& row) { return Recomputation(row.recompute); })});
+  const auto stages = spans_of_stages(layers);
   for (std::size_t i = 0; i < costs.size(); ++i) {
-    const bool first = i == 0, last = i + 1 == costs.size();
-    set_profiled(costs[i], StageSum(rows.at(i), layers[i], first, last));
-    const auto parameters = static_cast<double>(stage_parameters(model, layers[i], first, last));
+    set_profiled(costs[i], StageSum(rows.at(i), layers[i], stages[i].first, stages[i].last));
+    const auto parameters = static_cast<double>(stage_parameters(model, stages[i]));
     costs[i].step_s = steps.at(i).overhead_s + parameters * steps.at(i).s_per_parameter;
   }
   return costs;
@@ -211,10 +211,10 @@ std::vector<std::vector<LayerGradient>> profiled_stage_gradients(const Transform
                                                                  const PerStage<ProfileRow>& rows,
                                                                  const std::vector<int>& layers) {
   std::vector<std::vector<LayerGradient>> stages;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const ProfileRow& row = rows.at(i);
+  for (const LayerSpan& stage : spans_of_stages(layers)) {
+    const ProfileRow& row = rows.at(stages.size());
     const PartBackward times{row.layer.backward_s, row.embedding.backward_s, row.head.backward_s};
-    stages.push_back(stage_gradients(model, layers[i], i == 0, i + 1 == layers.size(), times));
+    stages.push_back(stage_gradients(model, stage, times));
   }
   return stages;
 }

@@ -19,10 +19,17 @@
 
 namespace penstock {
 
-enum class ProductClass : std::uint8_t { attention_projections, mlp, experts, head, attention };
-inline constexpr std::size_t kProductClasses = 5;
+enum class ProductClass : std::uint8_t {
+  attention_projections,
+  mlp,
+  experts,
+  head,
+  attention,
+  router
+};
+inline constexpr std::size_t kProductClasses = 6;
 inline constexpr std::string_view kProductClassNames[kProductClasses] = {
-    "attention_projections", "mlp", "experts", "head", "attention"};
+    "attention_projections", "mlp", "experts", "head", "attention", "router"};
 
 /// In the order of the key's choices (scenarios/keys.cpp).
 enum class NumberType : std::uint8_t {

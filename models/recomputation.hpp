@@ -33,9 +33,13 @@ enum class LayerPart : std::uint8_t {
   core_attn,  ///< attention's products and softmax, from queries, keys and values
   mlp,        ///< the MLP, from its norm's output
   layernorm,  ///< the norms before attention and MLP, from what they read
-  moe_act,    ///< the activation function of the MLP, from its first matrix's output
+  moe_act,  ///< the activation function of the MLP or of experts, from their first matrix's output
+  moe,      ///< router, experts and shared experts, from their norm's output
+  shared_experts,  ///< the shared experts alone
+  mla_up_proj,     ///< latent attention's queries, keys and values, from their latents
 };
-inline constexpr std::string_view kLayerPartNames[] = {"core_attn", "mlp", "layernorm", "moe_act"};
+inline constexpr std::string_view kLayerPartNames[] = {
+    "core_attn", "mlp", "layernorm", "moe_act", "moe", "shared_experts", "mla_up_proj"};
 
 /// A set of them.
 struct LayerParts {

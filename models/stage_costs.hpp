@@ -67,7 +67,20 @@ struct StageCostOptions {
   bool muon = false;  ///< the optimizer is Muon (models/muon.hpp), else Adam
   StackSpec stack = {};
   CollectivePrice tensor_sum = {};  ///< an all-reduce among the tensor ranks
+  ExpertParallel expert = {};
 };
+
+/// Consecutive layers of a model on a stage, [begin, begin + layers). The first stage also has the
+/// embedding, the last one the LM head and the layers that predict further tokens.
+struct LayerSpan {
+  int begin = 0, layers = 0;
+  bool first = false, last = false;
+
+  int end() const { return begin + layers; }
+};
+
+/// Returns those of every stage when stage i has `layers[i]` of them.
+std::vector<LayerSpan> spans_of_stages(const std::vector<int>& layers);
 
 /// Costs per GPU of the stages when stage i holds `layers[i]` consecutive layers, the first one
 /// also the embedding and the last one the LM head. Precondition: the layers add up to the model's,
@@ -82,23 +95,27 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
                                     const std::vector<int>& layers,
                                     const StageCostOptions& options);
 
-/// Parameters per GPU of a stage with these layers; a tied projection counts once where both copies
-/// meet.
-std::int64_t stage_parameters(const TransformerSpec& model, int layers, bool first, bool last,
-                              const TensorParallel& tensor = {});
+/// Parameters per GPU of a stage with these layers, and of these, those of routed experts; a tied
+/// projection counts once where both copies meet.
+std::int64_t stage_parameters(const TransformerSpec& model, const LayerSpan& layers,
+                              const TensorParallel& tensor = {}, const ExpertParallel& expert = {});
+std::int64_t stage_expert_parameters(const TransformerSpec& model, const LayerSpan& layers,
+                                     const ExpertParallel& expert);
 
 /// What a layer's backward takes, and what that of the embedding and of the LM head.
 struct PartBackward {
   double layer_s = 0, embedding_s = 0, head_s = 0;
   int recomputed = 0;       ///< so many first layers take another time
   double recomputed_s = 0;  ///< each of them
+  double dense_s = 0;       ///< what a layer without experts takes longer than one with them
 };
 
 /// The gradients of a stage in the order of the forward pass: embedding, layers, LM head. A tied
 /// projection's belongs to the embedding, whose backward completes it.
-std::vector<LayerGradient> stage_gradients(const TransformerSpec& model, int layers, bool first,
-                                           bool last, const PartBackward& times,
-                                           const TensorParallel& tensor = {});
+std::vector<LayerGradient> stage_gradients(const TransformerSpec& model, const LayerSpan& layers,
+                                           const PartBackward& times,
+                                           const TensorParallel& tensor = {},
+                                           const ExpertParallel& expert = {});
 
 /// The same for every stage of `stage_costs`. The embedding's backward takes no time there.
 std::vector<std::vector<LayerGradient>> stage_gradients(const TransformerSpec& model,
@@ -111,7 +128,8 @@ std::vector<int> even_split(int layers, int stages);
 
 /// Layers per stage so that the slowest device's F + B is as fast as possible; among those, the
 /// split whose second, third ... slowest devices are fastest. A stage that is slow without layers
-/// (the last one, with the LM head) may have none.
+/// (the last one, with the LM head) may have none. Layers without experts before those with some
+/// count as the first stage's.
 std::vector<int> balanced_split(const TransformerSpec& model, const DeviceSpec& device, int stages,
                                 const StageCostOptions& options);
 

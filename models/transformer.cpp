@@ -12,7 +12,16 @@ constexpr std::int64_t kVocabMultiple = 128;
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
+/// Returns how many tokens the LM head predicts of each token.
+int predictions(const TransformerSpec& model) { return 1 + model.mtp_layers; }
+
 }  // namespace
+
+int TransformerSpec::expert_layers(int begin, int end) const {
+  int count = 0;
+  for (int layer = begin; layer < end; ++layer) count += has_experts(layer) ? 1 : 0;
+  return count;
+}
 
 std::int64_t TransformerSpec::layer_matrix_parameters() const {
   return Layer(*this).matrix_parameters();
@@ -38,12 +47,46 @@ std::int64_t TransformerSpec::embedding_parameters(const TensorParallel& tensor)
 }
 
 std::int64_t TransformerSpec::head_parameters(const TensorParallel& tensor) const {
-  return (vocab_rows(tensor) + form().norm_vectors()) * hidden_size;
+  const int tables = mtp_layers > 0 && !tie_embeddings ? 2 : 1;
+  return (tables * vocab_rows(tensor) + form().norm_vectors()) * hidden_size;
 }
 
+std::int64_t TransformerSpec::copied_parameters(const TensorParallel& tensor) const {
+  return tie_embeddings || mtp_layers > 0 ? vocab_rows(tensor) * hidden_size : 0;
+}
+
+namespace {
+
+/// Returns the sum of `of(layer)` over the layers of a model, those that predict further tokens
+/// included.
+template <class Of>
+auto sum_over_layers(const TransformerSpec& model, const Of& of) {
+  const int experts = model.expert_layers(0, model.num_layers);
+  const int dense = model.num_layers - experts;
+  decltype(of(Layer(model))) sum{};
+  if (dense > 0) sum += dense * of(Layer(model, LayerKind::dense));
+  if (experts > 0) sum += experts * of(Layer(model, LayerKind::experts));
+  if (model.mtp_layers > 0) sum += model.mtp_layers * of(Layer(model, LayerKind::prediction));
+  return sum;
+}
+
+}  // namespace
+
 std::int64_t TransformerSpec::parameters() const {
-  const std::int64_t shared = tie_embeddings ? vocab_size * hidden_size : 0;
-  return num_layers * layer_parameters() + embedding_parameters() + head_parameters() - shared;
+  return sum_over_layers(*this, [](const Layer& layer) { return layer.parameters({}); }) +
+         embedding_parameters() + head_parameters() - copied_parameters();
+}
+
+std::int64_t TransformerSpec::active_parameters() const {
+  return parameters() -
+         sum_over_layers(*this, [](const Layer& layer) { return layer.idle_parameters(); });
+}
+
+double TransformerSpec::forward_flops(double b) const {
+  return head_forward_flops(b) + sum_over_layers(*this, [&](const Layer& layer) {
+           const LayerWork work = layer.work(b, {});
+           return work.product_flops + work.attention_flops;
+         });
 }
 
 double TransformerSpec::attention_pairs() const {
@@ -68,13 +111,15 @@ double TransformerSpec::layer_forward_flops(double b) const {
 }
 
 double TransformerSpec::head_forward_flops(double b, const TensorParallel& tensor) const {
-  return 2 * b * as_double(seq_length) * as_double(hidden_size) * as_double(vocab_rows(tensor));
+  return 2 * b * as_double(seq_length) * as_double(hidden_size) * as_double(vocab_rows(tensor)) *
+         predictions(*this);
 }
 
 double TransformerSpec::head_operand_bytes(double b, const TensorParallel& tensor) const {
   const double rows = b * as_double(seq_length), columns = as_double(vocab_rows(tensor));
   const double operand = operand_bytes(ProductClass::head);
-  return operand * (rows + columns) * as_double(hidden_size) + element_bytes() * rows * columns;
+  return predictions(*this) *
+         (operand * (rows + columns) * as_double(hidden_size) + element_bytes() * rows * columns);
 }
 
 double TransformerSpec::layer_input_bytes(double b) const {
@@ -94,7 +139,7 @@ double TransformerSpec::layer_after_input_bytes(double b, const TensorParallel& 
 }
 
 double TransformerSpec::logits_bytes(double b, const TensorParallel& tensor) const {
-  return 4 * b * as_double(seq_length) * as_double(vocab_rows(tensor));
+  return 4 * b * as_double(seq_length) * as_double(vocab_rows(tensor)) * predictions(*this);
 }
 
 double TransformerSpec::logits_workspace_bytes(double b, const TensorParallel& tensor) const {

@@ -18,8 +18,15 @@
 // the biases of the second matrices and the positions on every GPU. Activations of a GPT layer are
 // then s b h (10 + 24/t + 5 a s / (h t)), and with sequence parallelism, which divides norms and
 // dropout, too, s b h (34 + 5 a s / h) / t.
-// Sources: Narayanan et al., SC'21, section 5.1 (FLOPs; attention counted in full, as Megatron
-// does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the split I/W).
+//
+// Mixtures of experts (Shazeer et al., arXiv:1701.06538; Dai et al., DeepSeekMoE,
+// arXiv:2401.06066): a router scores E experts, MLPs of their own width, and a token goes through
+// the top k of them, beside a shared one. Layers are then of kinds; parameters count all E experts,
+// FLOPs k of them. Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1) makes
+// queries, keys and values of compressed latents; its pairs take 2 FLOPs an element of a query and
+// of a value. Sources: Narayanan et al., SC'21, section 5.1 (FLOPs; attention counted in full, as
+// Megatron does); Korthikanti et al., MLSys'23, section 4 (activations); Qi et al., ICLR'24 (the
+// split I/W).
 #pragma once
 
 #include "models/layer_form.hpp"
@@ -64,6 +71,52 @@ struct TensorParallel {
   bool overlap = false;
 };
 
+/// How GPUs share routed experts: `degree` groups each have E / degree of them, and `tensor` GPUs
+/// of a group divide every one (Megatron-LM's expert parallelism, folded: Liu et al.,
+/// arXiv:2504.14960).
+struct ExpertParallel {
+  int degree = 1;
+  int tensor = 1;
+
+  int parts() const { return degree * tensor; }
+};
+
+/// The experts of a layer that has some in the place of its MLP.
+struct Experts {
+  int count = 0;                  ///< routed experts, E
+  int top_k = 1;                  ///< of which a token uses so many
+  std::int64_t width = 0;         ///< of one of them
+  std::int64_t shared_width = 0;  ///< of those that every token uses, together; 0: there are none
+  bool shared_gate = false;       ///< a sigmoid of the token weighs what they make (Qwen2-MoE)
+  bool router_bias = false;       ///< a parameter of each routed expert (gpt-oss)
+  int first_dense = 0;            ///< so many first layers have the model's own MLP (DeepSeek-V3)
+  int every = 1;                  ///< the n-th, 2n-th ... layer has experts (Llama 4 Maverick: 2)
+
+  bool operator==(const Experts&) const = default;
+};
+
+/// Multi-head latent attention.
+struct LatentAttention {
+  std::int64_t q_rank = 0;   ///< of compressed queries; 0: they are not compressed
+  std::int64_t kv_rank = 0;  ///< of compressed keys and values
+  std::int64_t rope_dim =
+      0;  ///< of a query's or key's part with positions, a key's shared by heads
+  std::int64_t nope_dim = 0;  ///< of the part without
+  std::int64_t value_dim = 0;
+
+  std::int64_t key_dim() const { return nope_dim + rope_dim; }
+  bool operator==(const LatentAttention&) const = default;
+};
+
+enum class LayerKind : std::uint8_t {
+  dense,
+  experts,
+  /// A further layer after the last that predicts one more token (multi-token prediction:
+  /// DeepSeek-V3, arXiv:2412.19437, section 2.2): two norms, a product of what the layers made
+  /// beside the next token's embedding, a layer as the last one and a norm before the LM head.
+  prediction,
+};
+
 struct TransformerSpec {
   std::string name;
   Family family = Family::gpt;
@@ -81,6 +134,9 @@ struct TransformerSpec {
   /// what is outside.
   std::optional<std::int64_t> sliding_window = std::nullopt;
   std::optional<int> full_attention_every = std::nullopt;  ///< the n-th, 2n-th ... have no window
+  std::optional<Experts> experts = std::nullopt;
+  std::optional<LatentAttention> latent = std::nullopt;
+  int mtp_layers = 0;  ///< of kind LayerKind::prediction, on the last stage
   /// Of the first stage, such as a vision encoder's.
   std::optional<std::int64_t> extra_parameters = std::nullopt;
   bool tie_embeddings = true;
@@ -108,15 +164,36 @@ struct TransformerSpec {
     return plain;
   }
   LayerForm form() const { return own_form.value_or(form_of(family)); }
-  std::int64_t head_size() const { return head_dim.value_or(hidden_size / num_attention_heads); }
-  /// Elements of a token's queries, and of its keys (or values).
-  std::int64_t query_size() const {
-    return head_dim ? *head_dim * num_attention_heads : hidden_size;
+  /// Returns the elements of a head's query and of its key.
+  std::int64_t head_size() const {
+    return latent ? latent->key_dim() : head_dim.value_or(hidden_size / num_attention_heads);
   }
-  std::int64_t kv_size() const { return head_size() * num_query_groups; }
+  std::int64_t value_head_size() const { return latent ? latent->value_dim : head_size(); }
+  /// Elements of a token's queries, of its keys, of its values and of what attention makes of them.
+  std::int64_t query_size() const {
+    return latent || head_dim ? head_size() * num_attention_heads : hidden_size;
+  }
+  std::int64_t key_size() const { return head_size() * num_query_groups; }
+  std::int64_t value_size() const { return value_head_size() * num_query_groups; }
+  std::int64_t attention_output_size() const {
+    return latent ? value_head_size() * num_attention_heads : query_size();
+  }
+
+  /// Returns of which kind layer `layer` of the model is, counted from 0.
+  LayerKind kind_of(int layer) const {
+    if (layer >= num_layers) return LayerKind::prediction;
+    const bool has = experts && layer >= experts->first_dense && (layer + 1) % experts->every == 0;
+    return has ? LayerKind::experts : LayerKind::dense;
+  }
+  bool has_experts(int layer) const { return kind_of(layer) == LayerKind::experts; }
+  /// Returns how many of layers [begin, end) have experts.
+  int expert_layers(int begin, int end) const;
+  /// Returns of which kind most layers of such a model are.
+  LayerKind usual_kind() const { return experts ? LayerKind::experts : LayerKind::dense; }
   /// Pairs of query and key that count, of a sequence and head, the mean over the layers.
   double attention_pairs() const;
 
+  // Of a layer of the usual kind:
   std::int64_t layer_matrix_parameters() const;
   // On each of the GPUs that share a stage:
   std::int64_t layer_parameters(const TensorParallel& tensor = {}) const;
@@ -127,18 +204,25 @@ struct TransformerSpec {
   std::int64_t learned_positions() const;
   /// Token and position embeddings, and extra_parameters.
   std::int64_t embedding_parameters(const TensorParallel& tensor = {}) const;
-  /// Final norm and output projection; the projection is a copy when it is tied.
+  /// Final norm and output projection; the projection is a copy when it is tied. Layers that
+  /// predict further tokens need a copy of the embedding beside a projection of its own.
   std::int64_t head_parameters(const TensorParallel& tensor = {}) const;
-  /// Parameters of the whole model, a tied projection counted once.
+  /// Those of the head that are copies of the embedding's, which a stage with both has once.
+  std::int64_t copied_parameters(const TensorParallel& tensor = {}) const;
+  /// Parameters of the whole model, copies counted once.
   std::int64_t parameters() const;
+  /// The same without the routed experts that a token does not use.
+  std::int64_t active_parameters() const;
+  /// FLOPs of the forward of the whole model, those of its layers and of the LM head.
+  double forward_flops(double b) const;
 
-  // Per microbatch of b sequences:
+  // Per microbatch of b sequences, of a layer of the usual kind:
   double layer_forward_flops(double b) const;
   double layer_weight_flops(double b) const;     ///< W
   double layer_attention_flops(double b) const;  ///< the part selective recomputation repeats
   double layer_input_bytes(double b) const;      ///< of the whole sequence
 
-  // Per microbatch, on each of the GPUs that share a stage:
+  // Per microbatch, on each of the GPUs that share a stage; the LM head also of further tokens:
   double head_forward_flops(double b, const TensorParallel& tensor = {}) const;
   double head_operand_bytes(double b, const TensorParallel& tensor = {}) const;
   double layer_activation_bytes(double b, Recompute recompute,

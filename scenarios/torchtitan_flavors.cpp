@@ -70,7 +70,7 @@ std::optional<NamedModel> find_titan_flavor(std::string_view name, std::string_v
 
 std::optional<std::pair<std::string, std::string>> titan_flavor_of(const TransformerSpec& model) {
   const auto sizes = [](const TransformerSpec& m) {
-    return std::tuple(m.num_layers, m.hidden_size, m.num_attention_heads, m.kv_size(),
+    return std::tuple(m.num_layers, m.hidden_size, m.num_attention_heads, m.key_size(),
                       m.ffn_hidden_size, m.vocab_size, m.tie_embeddings, m.parameters());
   };
   for (const Value& row : titan_rows()) {

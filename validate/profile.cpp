@@ -158,8 +158,9 @@ Profile::Step fit_step(const CalibrationResult& result, int load) {
   for (const OpMeasurement& m : result.ops) {
     if (m.kind != OpKind::step || m.load != load) continue;
     const auto& r = m.stage;
-    const auto parameters = static_cast<double>(stage_parameters(
-        result.request.model, r.layers, r.role == StageRole::first, r.role == StageRole::last));
+    const LayerSpan layers{
+        .layers = r.layers, .first = r.role == StageRole::first, .last = r.role == StageRole::last};
+    const auto parameters = static_cast<double>(stage_parameters(result.request.model, layers));
     points.push_back({parameters, std::max(m.time.median_s, kTiny)});
   }
   if (points.empty()) throw InputError("calibration result", "has no STEP");

@@ -12,11 +12,15 @@ std::int64_t rounded(double bytes) { return std::llround(bytes); }
 /// What a layer keeps more than one of its family in 16 bits, whose layers a stack's numbers are
 /// of.
 double beyond_family_bytes(const StageJob& job) {
-  if (!job.model.own_form && !job.model.head_dim && job.model.product_types == ProductTypes{})
+  const TransformerSpec& model = job.model;
+  if (!model.own_form && !model.head_dim && !model.experts && !model.latent &&
+      model.product_types == ProductTypes{})
     return 0;
-  TransformerSpec usual = job.model.in_own_type();
+  TransformerSpec usual = model.in_own_type();
   usual.own_form.reset();
   usual.head_dim.reset();
+  usual.experts.reset();
+  usual.latent.reset();
   return job.layer.kept(job.b, job.tensor, LayerPart::core_attn).bytes() -
          Layer(usual).kept(job.b, job.tensor, LayerPart::core_attn).bytes();
 }
@@ -51,40 +55,66 @@ double kept_logits_bytes(const StageJob& job) {
   return job.stack.logits_kept > 0 ? fp32 / 4 * job.stack.logits_kept : fp32;
 }
 
-/// Activations that the backward makes again at once, beyond the inputs that are kept.
-double recomputed_bytes(const StageJob& job, int layers) {
-  if (layers == 0) return 0;
-  const double all = layer_bytes(job);
-  if (job.selective()) return all - layer_bytes(job, job.recompute.parts);
-  if (!job.recompute.in_full()) return 0;
-  return job.recompute.group(layers) * all - job.layer.input_bytes(job.b, job.tensor);
+LayerCount all_layers(const StageKinds& kinds) {
+  LayerCount sum;
+  for (const StageKind& kind : kinds) {
+    sum.layers += kind.count.layers;
+    sum.in_full += kind.count.in_full;
+  }
+  return sum;
+}
+
+/// Returns the bytes of activations that the backward makes again at once, beyond the inputs that
+/// are kept: of layers of the largest kind.
+double recomputed_bytes(const StageKinds& kinds) {
+  double most = 0;
+  const int layers = all_layers(kinds).layers;
+  for (const auto& [job, count] : kinds) {
+    if (count.layers == 0) continue;
+    const double all = layer_bytes(job);
+    if (job.selective()) most = std::max(most, all - layer_bytes(job, job.recompute.parts));
+    if (job.recompute.in_full())
+      most = std::max(most,
+                      job.recompute.group(layers) * all - job.layer.input_bytes(job.b, job.tensor));
+  }
+  return most;
 }
 
 /// Returns the bytes that a microbatch keeps of a stage's layers, on the GPU or on its host.
-double layers_bytes(const StageJob& job, int layers) {
-  const int again = job.recompute.recomputed(layers);
+double layers_bytes(const StageKinds& kinds) {
+  const auto [layers, again] = all_layers(kinds);
+  double kept = 0;
+  for (const auto& [job, count] : kinds)
+    if (count.layers > count.in_full)
+      kept += (count.layers - count.in_full) *
+              layer_bytes(job, job.selective() ? job.recompute.parts : LayerParts());
+  const StageJob& job = kinds.front().job;
   const int group = job.recompute.group(layers);
   const double input = job.layer.input_bytes(job.b, job.tensor);
-  const double inputs = (again + group - 1) / group * input;  // of whole groups and of what remains
-  const double kept = layer_bytes(job, job.selective() ? job.recompute.parts : LayerParts());
-  return (layers - again) * kept + inputs;
+  return kept + (again + group - 1) / group * input;  // of whole groups and of what remains
 }
 
 }  // namespace
 
+double offloaded_bytes(const StageKinds& kinds) {
+  return kinds.front().job.recompute.offload * layers_bytes(kinds);
+}
+
 double offloaded_bytes(const StageJob& job, int layers) {
-  return job.recompute.offload * layers_bytes(job, layers);
+  return offloaded_bytes({{job, {layers, job.recompute.recomputed(layers)}}});
 }
 
 double passed_bytes(const StageJob& job) {
-  return 2 * job.model.element_bytes() * job.b * static_cast<double>(job.model.seq_length) *
-         static_cast<double>(job.model.kv_size()) / job.tensor.degree;
+  return job.model.element_bytes() * job.b * static_cast<double>(job.model.seq_length) *
+         static_cast<double>(job.model.key_size() + job.model.value_size()) / job.tensor.degree;
 }
 
-void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, PassCosts& costs) {
+void set_kept_bytes(const StageKinds& kinds, bool first, bool last, PassCosts& costs) {
+  const StageJob& job = kinds.front().job;
   const TransformerSpec& model = job.model;
+  const int layers = all_layers(kinds).layers;
   const double input = job.layer.input_bytes(job.b, job.tensor);
-  const double offloaded = offloaded_bytes(job, layers);
+  const double offloaded = offloaded_bytes(kinds);
   const double kept_logits = kept_logits_bytes(job);
   // The LM head keeps the inputs of the final norm and of its product; its W reads them and the
   // gradient of the logits, whatever layers recompute (Korthikanti et al., section 4.3).
@@ -92,15 +122,20 @@ void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, Pass
   const double head = last ? std::min(kept_logits, gradient) + 2 * input : 0;
   const double mask = first && model.form().dropout ? input / model.element_bytes() : 0;
   costs.activation_bytes =
-      rounded(layers_bytes(job, layers) - offloaded + mask + (last ? kept_logits + 2 * input : 0));
+      rounded(layers_bytes(kinds) - offloaded + mask + (last ? kept_logits + 2 * input : 0));
   // W reads the inputs of its products, also those that I has made again.
-  const double for_weight =
-      std::min(job.layer.kept(job.b, job.tensor).until_weight, layer_bytes(job));
-  costs.activation_after_input_bytes = rounded(layers * for_weight + head);
+  double for_weight = 0, largest = 0;
+  for (const auto& [of, count] : kinds) {
+    if (count.layers == 0 && kinds.size() > 1) continue;
+    const double all = layer_bytes(of);
+    for_weight += count.layers * std::min(of.layer.kept(of.b, of.tensor).until_weight, all);
+    largest = std::max(largest, all);
+  }
+  costs.activation_after_input_bytes = rounded(for_weight + head);
   // A layer that runs without keeping its activations still makes them, one layer at a time; the
   // backward those of a group.
-  const double recomputed = recomputed_bytes(job, layers);
-  const double made = std::min(recomputed, layer_bytes(job));
+  const double recomputed = recomputed_bytes(kinds);
+  const double made = std::min(recomputed, largest);
   const double logits_workspace = last ? model.logits_workspace_bytes(job.b, job.tensor) : 0;
   // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
   const double gathered = job.tensor.sequence ? model.layer_input_bytes(job.b) : 0;

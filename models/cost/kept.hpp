@@ -8,13 +8,15 @@
 namespace penstock {
 
 /// Sets the bytes that a microbatch of a stage keeps and works with.
-void set_kept_bytes(const StageJob& job, int layers, bool first, bool last, PassCosts& costs);
+void set_kept_bytes(const StageKinds& kinds, bool first, bool last, PassCosts& costs);
 
 /// Returns the bytes that a layer keeps of which these parts run again: by the stack where it says
 /// what its kernels keep (with flash attention, in 16 bits).
 double layer_bytes(const StageJob& job, LayerParts again = {});
 
-/// Returns what a microbatch keeps of a stage's layers in the memory of the host, in bytes.
+/// Returns what a microbatch keeps of a stage's layers in the memory of the host, in bytes; by a
+/// job alone, of so many layers of its kind.
+double offloaded_bytes(const StageKinds& kinds);
 double offloaded_bytes(const StageJob& job, int layers);
 
 /// Returns keys and values of a layer that a context rank passes on, in bytes.

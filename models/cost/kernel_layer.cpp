@@ -36,7 +36,7 @@ bool add_products(const StageJob& job, ProductClass of, double rows, double colu
 void add_attention(const StageJob& job, KernelLayer& sum) {
   const TransformerSpec& model = job.model;
   const double t = job.tensor.degree, head = static_cast<double>(model.head_size());
-  const double kv_heads = static_cast<double>(model.kv_size()) / head;
+  const auto kv_heads = static_cast<double>(model.num_query_groups);
   // Context ranks attend in as many steps, each of half of the pairs of its tokens with as many.
   const double steps = job.context;
   const AttentionShape shape{job.b * steps, static_cast<double>(model.seq_length) / steps,

@@ -37,14 +37,14 @@ double joined(double gpu_s, double host_s, double exchange_s) {
 
 }  // namespace
 
-StageFlops stage_flops(const StageJob& job, int layers, bool last) {
+StageFlops stage_flops(const StageJob& job, const LayerCount& count, bool last) {
   const int t = job.tensor.degree;
   const double head = last ? job.model.head_forward_flops(job.b, job.tensor) : 0;
   const double forward =
-      layers * (job.forward.product_flops + job.forward.attention_flops) / t + head;
+      count.layers * (job.forward.product_flops + job.forward.attention_flops) / t + head;
   const double again = job.again.product_flops + job.again.attention_flops;
-  return {forward, 2 * forward, job.layers_again(layers) * again / t,
-          layers * job.forward.product_flops / t + head};
+  return {forward, 2 * forward, job.layers_again(count) * again / t,
+          count.layers * job.forward.product_flops / t + head};
 }
 
 LayerSeconds::LayerSeconds(const StageJob& job) : job_(job) {
@@ -143,7 +143,7 @@ double LayerSeconds::changed_s(const LayerWork& work) const {
 /// Returns what casts of the LM head's input take, or of its logits' gradient.
 double LayerSeconds::head_casts_s(bool back) const {
   if (!job_.model.is_narrow(ProductClass::head)) return 0;
-  const double bytes = job_.layer.cast_bytes(ProductClass::head);
+  const double bytes = (1 + job_.model.mtp_layers) * job_.layer.cast_bytes(ProductClass::head);
   return per_token_s(bytes * static_cast<double>(back ? job_.model.vocab_rows(job_.tensor)
                                                       : job_.model.hidden_size));
 }
@@ -244,18 +244,22 @@ LayerSeconds::Parts LayerSeconds::head_by_parts() const {
   const double matrix =
       model.head_forward_flops(job_.b, job_.tensor) * ratio_of(ProductClass::head) / head_rate() +
       operands_s(model.head_operand_bytes(job_.b, job_.tensor));
+  const int predictions = 1 + model.mtp_layers;
   const double logits =
+      predictions *
       per_token_s(job_.stack.logits_traffic * static_cast<double>(model.vocab_rows(job_.tensor)));
   const std::optional<KernelLayer> measured = kernels_ ? kernel_head(job_) : std::nullopt;
-  const KernelLayer k = measured.value_or(KernelLayer{matrix, matrix, matrix});
+  KernelLayer k = measured.value_or(KernelLayer{matrix, matrix, matrix});
+  if (measured)  // of one token's prediction
+    for (double* seconds : {&k.forward_s, &k.input_s, &k.weight_s}) *seconds *= predictions;
   return {k.forward_s + logits + head_casts_s(false), k.input_s + logits + head_casts_s(true),
           k.weight_s + (measured ? 0 : accumulation_s(model.head_parameters(job_.tensor)))};
 }
 
-StageSeconds LayerSeconds::by_parts(int layers, bool first, bool last) const {
+StageSeconds LayerSeconds::by_parts(const LayerCount& count, bool first, bool last) const {
   const Parts head = last ? head_ : Parts{};
   const double embedding = first ? accumulation_s(job_.model.embedding_parameters(job_.tensor)) : 0;
-  const int again = job_.recompute.recomputed(layers);
+  const auto [layers, again] = count;
   const double input_s = (layers - again) * kept_.input_s + again * again_.input_s + head.input_s;
   const double weight_s = layers * kept_.weight_s + head.weight_s + embedding;
   return {layers * kept_.forward_s + head.forward_s, input_s + weight_s, input_s, weight_s};
@@ -266,16 +270,18 @@ double LayerSeconds::op_s(double flops, double kernels, double read_s, double re
   return std::max({flops / rate_ + repeated, kernels * job_.device.launch_s, read_s});
 }
 
-StageSeconds LayerSeconds::of(int layers, bool first, bool last, std::int64_t weight_bytes) const {
-  if (job_.stack.takes_layers_apart()) return by_parts(layers, first, last);
-  const StageFlops flops = stage_flops(job_, layers, last);
+StageSeconds LayerSeconds::of(const LayerCount& count, bool first, bool last,
+                              std::int64_t weight_bytes) const {
+  if (job_.stack.takes_layers_apart()) return by_parts(count, first, last);
+  const int layers = count.layers;
+  const StageFlops flops = stage_flops(job_, count, last);
   const double read_s = streaming_s(static_cast<double>(weight_bytes));
-  const int layers_again = job_.layers_again(layers);
+  const int layers_again = job_.layers_again(count);
   const double again = kForwardKernels * layers_again;
   const double repeated = layers * repeated_s_;
   const double repeated_back =
       repeated + (job_.selective() ? layers * streaming_s(job_.again.lone_bytes)
-                                   : job_.recompute.recomputed(layers) * repeated_s_);
+                                   : count.in_full * repeated_s_);
   const double half = kBackwardKernels / 2 * layers;
   const double masked =
       masked_share() * job_.forward.attention_flops / job_.tensor.degree;  // not executed

@@ -12,7 +12,7 @@ namespace penstock {
 struct StageFlops {
   double forward = 0, backward = 0, again = 0, weight = 0;
 };
-StageFlops stage_flops(const StageJob& job, int layers, bool last);
+StageFlops stage_flops(const StageJob& job, const LayerCount& count, bool last);
 
 /// Seconds of a stage's ops on one of its GPUs, without what they exchange.
 struct StageSeconds {
@@ -25,8 +25,8 @@ class LayerSeconds {
   /// The job must outlive it.
   explicit LayerSeconds(const StageJob& job);
 
-  /// Returns the seconds of a stage with so many parameters.
-  StageSeconds of(int layers, bool first, bool last, std::int64_t weight_bytes) const;
+  /// Returns the seconds of a stage with so many layers of the job's kind and bytes of weights.
+  StageSeconds of(const LayerCount& count, bool first, bool last, std::int64_t weight_bytes) const;
   /// Returns the time of a layer's attention products, forward.
   double attention_s() const { return attention_s(job_.forward); }
   /// Returns the time of a layer's other products, forward.
@@ -60,7 +60,7 @@ class LayerSeconds {
   double accumulation_s(std::int64_t parameters) const;
   Parts layer_by_parts(bool in_full) const;
   Parts head_by_parts() const;
-  StageSeconds by_parts(int layers, bool first, bool last) const;
+  StageSeconds by_parts(const LayerCount& count, bool first, bool last) const;
   double op_s(double flops, double kernels, double read_s, double repeated) const;
 
   const StageJob& job_;

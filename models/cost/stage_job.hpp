@@ -6,8 +6,15 @@
 #include "models/stage_costs.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace penstock {
+
+/// Layers of one kind on a stage, and so many of them that are recomputed in full.
+struct LayerCount {
+  int layers = 0;
+  int in_full = 0;
+};
 
 /// Holds references: what it was made of must outlive it.
 struct StageJob {
@@ -18,6 +25,7 @@ struct StageJob {
         device(d),
         stack(options.stack),
         tensor(options.tensor),
+        expert(options.expert),
         tensor_sum(options.tensor_sum),
         context(options.context),
         context_exchange(options.context_exchange),
@@ -33,6 +41,7 @@ struct StageJob {
   const DeviceSpec& device;
   const StackSpec& stack;
   TensorParallel tensor;
+  ExpertParallel expert;
   CollectivePrice tensor_sum;  ///< an all-reduce among the GPUs that share the stage
   int context;                 ///< ranks that divide every sequence
   ContextExchange context_exchange;
@@ -44,6 +53,9 @@ struct StageJob {
   bool selective() const { return recompute.granularity == Recompute::selective; }
   /// Returns of how many of a stage's layers something is computed again.
   int layers_again(int layers) const { return selective() ? layers : recompute.recomputed(layers); }
+  int layers_again(const LayerCount& count) const {
+    return selective() ? count.layers : count.in_full;
+  }
   /// Returns what sequence parallelism gathers of a layer over its wide bytes: operands of
   /// products, cast before, half for attention's and half for the MLP's.
   double gathered_share() const {
@@ -58,5 +70,13 @@ struct StageJob {
   /// Returns whether a stage gathers the parts of the message that it receives.
   bool gathers_messages() const { return tensor.divided_messages && !tensor.sequence; }
 };
+
+/// What a stage has of one kind of layers.
+struct StageKind {
+  const StageJob& job;
+  LayerCount count;
+};
+/// All kinds of a stage, the usual one of the model first.
+using StageKinds = std::vector<StageKind>;
 
 }  // namespace penstock

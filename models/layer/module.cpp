@@ -19,76 +19,211 @@ Module product(std::string_view name, ProductClass of, std::int64_t rows, std::i
   return m;
 }
 
-std::vector<Module> modules_of(const TransformerSpec& model) {
-  const LayerForm f = model.form();
-  const std::int64_t h = model.hidden_size, q = model.query_size(), kv = model.kv_size(),
-                     ffn = model.ffn_hidden_size, inner = (f.mlp_matrices() - 1) * ffn;
-  const double e = model.element_bytes();
-  const auto norm = [&](std::string_view name) {
-    return Module{.name = name, .vectors = {f.norm_vectors() * h, 0}, .moved = {2 * h, 0}};
-  };
-  const auto addition = [&](bool ends_layer) {
-    Module m{.name = "addition", .moved = {3 * h, 0}, .masks = f.dropout};
-    if (!ends_layer && !f.parallel_residual) m.kept = {h, 0};  // what the MLP's norm reads
-    return m;
-  };
-  // Norms before attention and MLP, or one that both share; further ones behind them.
-  const int before = std::min(f.norms, 2), behind = f.norms - before;
+/// Makes the modules of a layer, one after the other.
+class LayerOf {
+ public:
+  LayerOf(const TransformerSpec& model, const ExpertParallel& expert)
+      : model_(model), expert_(expert), f_(model.form()), h_(model.hidden_size) {}
 
-  std::vector<Module> all;
-  all.push_back({.name = "input", .kept = {h, 0}});
-  all.push_back(norm("input_norm"));
-  all.back().kept = {h, 0};
-  all.back().again_with = LayerPart::layernorm;
-  all.back().feeds = ProductClass::attention_projections;
-  all.back().casts_for_product = true;
-  all.push_back(
-      product("qkv", ProductClass::attention_projections, h, q + 2 * kv, true, f.has_qkv_biases()));
-  all.back().kept = {0, q + 2 * kv};
-  all.back().feeds = ProductClass::attention;
-  if (f.qk_norm != QueryKeyNorm::none) {
-    // Its small traffic is not counted apart.
-    all.push_back({.name = "qk_norm", .kept = {0, q + kv}});
-    all.back().vectors =
-        f.qk_norm == QueryKeyNorm::head ? Elements{2 * model.head_size(), 0} : Elements{0, q + kv};
+  std::vector<Module> modules(LayerKind kind) {
+    // Norms before attention and MLP, or one that both share; further ones behind them.
+    const int before = std::min(f_.norms, 2), behind = f_.norms - before;
+    const bool predicts = kind == LayerKind::prediction;
+    const bool has_experts =
+        predicts ? model_.has_experts(model_.num_layers - 1) : kind == LayerKind::experts;
+    add({.name = "input", .kept = {h_, 0}});
+    if (predicts) add_prediction();
+    add_norm("input_norm").again_with = LayerPart::layernorm;
+    last().feeds = ProductClass::attention_projections;
+    last().casts_for_product = true;
+    model_.latent ? add_latents(*model_.latent) : add_queries();
+    add_attention();
+    if (behind > 0) add_norm("post_norm");
+    add_addition(false);
+    if (before > 1) {
+      add_norm("mlp_norm").again_with = LayerPart::layernorm;
+      if (!has_experts) {
+        last().feeds = ProductClass::mlp;
+        last().casts_for_product = true;
+      }
+    }
+    if (has_experts) {
+      add_experts(*model_.experts);
+    } else {
+      add_mlp({"up", "activation", "down"}, model_.ffn_hidden_size, LayerPart::mlp,
+              LayerPart::moe_act);
+    }
+    if (behind > 1) add_norm("post_norm");
+    add_addition(true);
+    if (predicts) add_norm("final_norm");
+    return std::move(all_);
   }
-  if (f.positions == Positions::rotary)
-    all.push_back({.name = "rotary", .moved = {0, 2 * (q + kv)}});
-  all.push_back({.name = "core_attention",
-                 .kind = Module::Kind::attention,
-                 .of = ProductClass::attention,
-                 .again_with = LayerPart::core_attn});
-  // The softmax and, with dropout, its output and mask.
-  if (!model.flash_attention) all.back().pair_bytes = f.dropout ? 2 * e + 1 : e;
-  all.push_back(product("projection", ProductClass::attention_projections, q, h, false,
-                        f.has_projection_bias()));
-  all.back().kept = {0, q};  // attention's output, also where attention runs again
-  all.back().narrow_copy = {0, q};
-  all.back().sums = !f.parallel_residual;
-  if (behind > 0) all.push_back(norm("post_norm")), all.back().kept = {h, 0};
-  all.push_back(addition(false));
-  if (before > 1) {
-    all.push_back(norm("mlp_norm"));
-    all.back().kept = {h, 0};
-    all.back().again_with = LayerPart::layernorm;
-    all.back().feeds = ProductClass::mlp;
-    all.back().casts_for_product = true;
+
+ private:
+  Module& last() { return all_.back(); }
+  Module& add(const Module& module) { return all_.emplace_back(module); }
+  Module& add_norm(std::string_view name) { return add_norm(name, h_); }
+  Module& add_norm(std::string_view name, std::int64_t size) {
+    return add({.name = name,
+                .vectors = {f_.norm_vectors() * size, 0},
+                .moved = {2 * size, 0},
+                .kept = {size, 0}});
   }
-  all.push_back(product("up", ProductClass::mlp, h, inner, true, f.has_mlp_biases()));
-  all.back().kept = {0, inner};
-  all.back().again_with = LayerPart::mlp;
-  all.push_back({.name = "activation",
-                 .feeds = ProductClass::mlp,
-                 .moved = {0, inner + ffn},
-                 .kept = {0, ffn},
-                 .again_with = LayerParts(LayerPart::mlp) | LayerPart::moe_act});
-  all.push_back(product("down", ProductClass::mlp, ffn, h, false, f.has_mlp_biases()));
-  all.back().sums = true;
-  all.back().again_with = LayerPart::mlp;
-  if (behind > 1) all.push_back(norm("post_norm")), all.back().kept = {h, 0};
-  all.push_back(addition(true));
-  return all;
-}
+  void add_addition(bool ends_layer) {
+    add({.name = "addition", .moved = {3 * h_, 0}, .masks = f_.dropout});
+    if (!ends_layer && !f_.parallel_residual) last().kept = {h_, 0};  // what the MLP's norm reads
+  }
+  std::int64_t up_columns(std::int64_t width) const { return (f_.mlp_matrices() - 1) * width; }
+
+  void add_queries() {
+    const std::int64_t q = model_.query_size(), kv = model_.key_size();
+    add(product("qkv", ProductClass::attention_projections, h_, q + 2 * kv, true,
+                f_.has_qkv_biases()));
+    last().kept = {0, q + 2 * kv};
+    last().feeds = ProductClass::attention;
+    if (f_.qk_norm != QueryKeyNorm::none) {
+      // Its small traffic is not counted apart.
+      add({.name = "qk_norm", .kept = {0, q + kv}});
+      last().vectors = f_.qk_norm == QueryKeyNorm::head ? Elements{2 * model_.head_size(), 0}
+                                                        : Elements{0, q + kv};
+    }
+    if (f_.positions == Positions::rotary) add({.name = "rotary", .moved = {0, 2 * (q + kv)}});
+  }
+
+  /// Adds a product that makes a latent, which every tensor rank has, and the latent's norm; the
+  /// part of keys with positions has none.
+  void add_latent(std::string_view down, std::string_view norm, std::int64_t rank,
+                  std::int64_t beside) {
+    add(product(down, ProductClass::attention_projections, h_, rank + beside, false, false));
+    last().divided_by = Module::DividedBy::nobody;
+    last().kept = {rank + beside, 0};
+    add_norm(norm, rank).again_with = LayerPart::mla_up_proj;
+    last().feeds = ProductClass::attention_projections;
+    last().casts_for_product = true;
+  }
+
+  /// Adds the products that make queries, keys and values of latents. Megatron-LM's mla_up_proj
+  /// makes all behind the latents again.
+  void add_latents(const LatentAttention& latent) {
+    const std::int64_t heads = model_.num_attention_heads;
+    const std::int64_t q = model_.query_size(), k = model_.key_size(), v = model_.value_size();
+    const bool compressed = latent.q_rank > 0;
+    if (compressed) add_latent("q_down", "q_norm", latent.q_rank, 0);
+    add(product(compressed ? "q_up" : "q", ProductClass::attention_projections,
+                compressed ? latent.q_rank : h_, q, true, false));
+    last().kept = {0, q};
+    last().feeds = ProductClass::attention;
+    last().again_with = LayerPart::mla_up_proj;
+    add_latent("kv_down", "kv_norm", latent.kv_rank, latent.rope_dim);
+    add(product("kv_up", ProductClass::attention_projections, latent.kv_rank,
+                heads * (latent.nope_dim + latent.value_dim), true, false));
+    last().kept = {0, k + v};  // keys with the part that heads share
+    last().feeds = ProductClass::attention;
+    last().again_with = LayerPart::mla_up_proj;
+    add({.name = "rotary", .moved = {0, 2 * (q + k)}, .again_with = LayerPart::mla_up_proj});
+  }
+
+  void add_attention() {
+    const std::int64_t made = model_.attention_output_size();
+    const double e = model_.element_bytes();
+    add({.name = "core_attention",
+         .kind = Module::Kind::attention,
+         .of = ProductClass::attention,
+         .again_with = LayerPart::core_attn});
+    if (f_.sinks) last().vectors = {0, model_.num_attention_heads};
+    // The softmax and, with dropout, its output and mask.
+    if (!model_.flash_attention) last().pair_bytes = f_.dropout ? 2 * e + 1 : e;
+    add(product("projection", ProductClass::attention_projections, made, h_, false,
+                f_.has_projection_bias()));
+    last().kept = {0, made};  // attention's output, also where attention runs again
+    last().narrow_copy = {0, made};
+    last().sums = !f_.parallel_residual;
+  }
+
+  /// Adds an MLP of this width, which `part` recomputes, and its activation function `act`.
+  void add_mlp(const std::array<std::string_view, 3>& names, std::int64_t width, LayerParts part,
+               LayerParts act) {
+    const std::int64_t inner = up_columns(width);
+    add(product(names[0], ProductClass::mlp, h_, inner, true, f_.has_mlp_biases()));
+    last().kept = {0, inner};
+    last().again_with = part;
+    add({.name = names[1],
+         .feeds = ProductClass::mlp,
+         .moved = {0, inner + width},
+         .kept = {0, width},
+         .again_with = part | act});
+    add(product(names[2], ProductClass::mlp, width, h_, false, f_.has_mlp_biases()));
+    last().sums = true;
+    last().again_with = part;
+  }
+
+  /// Adds a product of every routed expert.
+  Module& add_expert_product(std::string_view name, std::int64_t rows, std::int64_t columns,
+                             bool by_columns) {
+    const Experts& experts = *model_.experts;
+    add(product(name, ProductClass::experts, rows, columns, by_columns, f_.has_mlp_biases()));
+    last().divided_by = Module::DividedBy::experts;
+    last().count = experts.count;
+    last().used = experts.top_k;
+    last().vectors.whole *= experts.count;
+    last().vectors.divided *= experts.count;
+    last().again_with = LayerPart::moe;
+    return last();
+  }
+
+  /// Adds a product with a matrix that every tensor rank has, such as the router's.
+  Module& add_scores(std::string_view name, std::int64_t columns, bool bias) {
+    add(product(name, ProductClass::router, h_, columns, false, bias));
+    last().divided_by = Module::DividedBy::nobody;
+    last().again_with = LayerPart::moe;
+    return last();
+  }
+
+  /// Adds what experts do instead of an MLP. The router's scores are of 32 bits (Megatron-LM's
+  /// --moe-router-dtype fp32, DeepSeek-V3's), and so are the probabilities made of them; both are
+  /// kept. Probabilities weigh the activations (Megatron-LM's grouped MLP), so that what experts
+  /// make is not kept. Where GPUs divide an expert, each has the tokens of all of them.
+  void add_experts(const Experts& experts) {
+    constexpr double kScoreBytes = 2 * 4;
+    const std::int64_t inner = up_columns(experts.width), k = experts.top_k;
+    const LayerParts moe = LayerPart::moe;
+    const auto scores = static_cast<std::int64_t>(kScoreBytes / model_.element_bytes());
+    add_scores("router", experts.count, experts.router_bias).kept = {scores * experts.count, 0};
+    add({.name = "dispatch",
+         .feeds = ProductClass::experts,
+         .moved = {0, 2 * k * h_ * expert_.tensor},
+         .kept = {0, k * h_ * expert_.tensor},
+         .again_with = moe});
+    add_expert_product("experts_up", h_, inner, true).kept = {0, k * inner};
+    add({.name = "experts_activation",
+         .feeds = ProductClass::experts,
+         .moved = {0, k * (inner + experts.width)},
+         .kept = {0, k * experts.width},
+         .again_with = moe | LayerPart::moe_act});
+    add_expert_product("experts_down", experts.width, h_, false);
+    add({.name = "combine", .moved = {0, (k * expert_.tensor + 1) * h_}, .again_with = moe});
+    if (experts.shared_width == 0) return;
+    add_mlp({"shared_up", "shared_activation", "shared_down"}, experts.shared_width,
+            moe | LayerPart::shared_experts, {});
+    if (experts.shared_gate) add_scores("shared_gate", 1, false).kept = {h_, 0};
+    add({.name = "shared_addition", .moved = {3 * h_, 0}, .again_with = moe});
+  }
+
+  /// Adds what makes one input of the next token's embedding and of what the layers made.
+  void add_prediction() {
+    add_norm("embedding_norm");
+    add_norm("hidden_norm");
+    add(product("prediction_projection", ProductClass::attention_projections, 2 * h_, h_, true,
+                false));
+    last().kept = {h_, 0};
+  }
+
+  const TransformerSpec& model_;
+  ExpertParallel expert_;
+  LayerForm f_;
+  std::int64_t h_;
+  std::vector<Module> all_;
+};
 
 /// Returns the sum of `of(module)` over the modules.
 template <class Of>
@@ -103,15 +238,21 @@ int sequence_parts(const TensorParallel& tensor) { return tensor.sequence ? tens
 
 }  // namespace
 
-Layer::Layer(const TransformerSpec& model)
-    : modules_(modules_of(model)),
+Layer::Layer(const TransformerSpec& model, const ExpertParallel& expert)
+    : Layer(model, model.usual_kind(), expert) {}
+
+Layer::Layer(const TransformerSpec& model, LayerKind kind, const ExpertParallel& expert)
+    : modules_(LayerOf(model, expert).modules(kind)),
       hidden_size_(model.hidden_size),
       seq_length_(model.seq_length),
       heads_(model.num_attention_heads),
       element_bytes_(model.element_bytes()),
       pairs_(model.attention_pairs()),
-      query_size_(real(model.query_size())),
-      qkv_size_(model.query_size() + 2 * model.kv_size()),
+      attention_size_(real(model.query_size() + model.attention_output_size()) / 2),
+      qkv_size_(model.query_size() + model.key_size() + model.value_size()),
+      output_size_(model.attention_output_size()),
+      kind_(kind),
+      expert_(expert),
       types_(model.product_types) {
   for (std::size_t c = 0; c < kProductClasses; ++c)
     operand_bytes_[c] = model.operand_bytes(static_cast<ProductClass>(c));
@@ -128,8 +269,8 @@ LayerNarrow Layer::narrow(const TensorParallel& tensor) const {
   LayerNarrow sum;
   for (const Module& m : modules_) {
     if (m.kind != Module::Kind::product || !is_narrow(m.of)) continue;
-    sum.parameters += real(m.matrix()) / tensor.degree;
-    sum.bytes += bytes_of(m.of) * real(m.matrix()) / tensor.degree;
+    sum.parameters += real(m.matrix()) / parts(m, tensor);
+    sum.bytes += bytes_of(m.of) * real(m.matrix()) / parts(m, tensor);
   }
   return sum;
 }
@@ -138,10 +279,37 @@ std::int64_t Layer::matrix_parameters() const {
   return sum(modules_, [](const Module& m) { return m.matrix(); });
 }
 
+int Layer::parts(const Module& m, const TensorParallel& tensor) const {
+  switch (m.divided_by) {
+    case Module::DividedBy::nobody: return 1;
+    case Module::DividedBy::experts: return expert_.parts();
+    default: return tensor.degree;
+  }
+}
+
 std::int64_t Layer::parameters(const TensorParallel& tensor) const {
-  const auto divided =
-      sum(modules_, [](const Module& m) { return m.matrix() + m.vectors.divided; });
-  return divided / tensor.degree + sum(modules_, [](const Module& m) { return m.vectors.whole; });
+  std::int64_t divided = 0, whole = 0;
+  for (const Module& m : modules_) {
+    if (m.divided_by == Module::DividedBy::experts) continue;
+    (m.divided_by == Module::DividedBy::tensor ? divided : whole) += m.matrix();
+    divided += m.vectors.divided;
+    whole += m.vectors.whole;
+  }
+  return divided / tensor.degree + whole + expert_parameters();
+}
+
+std::int64_t Layer::expert_parameters() const {
+  return sum(modules_, [&](const Module& m) {
+    if (m.divided_by != Module::DividedBy::experts) return std::int64_t{0};
+    return (m.matrix() + m.vectors.divided) / expert_.parts() + m.vectors.whole / expert_.degree;
+  });
+}
+
+std::int64_t Layer::idle_parameters() const {
+  return sum(modules_, [](const Module& m) {
+    if (m.divided_by != Module::DividedBy::experts) return std::int64_t{0};
+    return (m.matrix() + m.vectors.divided + m.vectors.whole) / m.count * (m.count - m.used);
+  });
 }
 
 template <class Is>
@@ -171,18 +339,23 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
     work.moved_bytes += moved;
     if (!follows_product) work.lone_bytes += moved;
     if (m.kind == Module::Kind::attention) {
-      work.attention_flops = 4 * b * pairs_ * query_size_;
+      work.attention_flops = 4 * b * pairs_ * attention_size_;
       // Queries, keys and values, and the gradient of the output.
       work.cast_bytes += cast({0, qkv_size_}, m.of);
-      work.cast_back_bytes += cast({0, static_cast<std::int64_t>(query_size_)}, m.of);
+      work.cast_back_bytes += cast({0, output_size_}, m.of);
     }
     if (!is_product) continue;
-    const double flops = 2 * tokens(b) * real(m.matrix());
+    const bool repeated = m.divided_by == Module::DividedBy::nobody && !tensor.sequence;
+    const double flops = 2 * tokens(b) * real(m.used_matrix()) * (repeated ? tensor.degree : 1);
     work.product_flops += flops;
     work.class_flops[static_cast<std::size_t>(m.of)] += flops;
-    work.operand_bytes += bytes_of(m.of) * real(m.matrix()) / tensor.degree +
-                          of_product(m.input(), bytes_of(m.of)) +
-                          of_product(m.result(), element_bytes_);
+    const auto of_operand = [&](const Elements& elements, double bytes) {
+      return m.divided_by == Module::DividedBy::nobody ? of_rank(elements, bytes)
+                                                       : of_product(elements, bytes);
+    };
+    work.operand_bytes += bytes_of(m.of) * real(m.matrix()) / parts(m, tensor) +
+                          of_operand(m.input(), bytes_of(m.of)) +
+                          of_operand(m.result(), element_bytes_);
     const bool norm_casts =
         i > 0 && modules_[i - 1].casts_for_product && facts_of(types_.of(m.of)).amax_passes == 0;
     // A norm reads its input anyhow and leaves its wide output out.

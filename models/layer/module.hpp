@@ -5,10 +5,18 @@
 //   input_norm   qkv  [qk_norm]  [rotary]  core_attention  projection  [post_norm]  addition
 //   [mlp_norm]   up   activation                 down        [post_norm]  addition
 //
+// With latent attention, q_down q_norm q_up and kv_down kv_norm kv_up stand in the place of qkv.
+// With experts, router  dispatch  experts_up  experts_activation  experts_down  combine stand in
+// that of the MLP, and shared_up  shared_activation  shared_down  [shared_gate] beside them. A
+// layer that predicts a further token begins with embedding_norm  hidden_norm prediction_projection
+// and ends with final_norm.
+//
 // Of b sequences of s tokens, a module whose matrix has k x n elements takes
 //   F, I, W      2 b s k n FLOPs each (Narayanan et al., SC'21, appendix; Qi et al., ICLR'24)
+//   experts      2 b s k n FLOPs for each of the experts that a token uses
 //   attention    4 b q per pair of query and key that counts in F, twice that in I, none in W,
-//                with q elements of a token's queries (SC'21, equation 2)
+//                with q elements of a token's queries (SC'21, equation 2), or of its queries and
+//                what attention makes of them, the mean
 // and keeps (Korthikanti et al., MLSys'23, section 4.1), on one of t tensor ranks, what it makes:
 //   until W      elements that a later product's or norm's gradient reads; those of `whole` are on
 //                every rank, unless sequence parallelism divides them; those of `divided` are 1/t
@@ -43,11 +51,20 @@ struct Elements {
 
 struct Module {
   enum class Kind : std::uint8_t { product, attention, elementwise };
+  /// Which GPUs divide a product's matrix.
+  enum class DividedBy : std::uint8_t {
+    tensor,   ///< the tensor ranks
+    nobody,   ///< each tensor rank has it; with sequence parallelism for its own tokens
+    experts,  ///< those that share the routed experts; its tokens are the tensor ranks'
+  };
 
   std::string_view name;
   Kind kind = Kind::elementwise;
-  std::int64_t rows = 0, columns = 0;   ///< product: of its matrix, k x n; ranks divide one of them
-  bool by_columns = false;              ///< ranks divide what it makes, not what it reads
+  std::int64_t rows = 0, columns = 0;  ///< product: of its matrix, k x n; ranks divide one of them
+  bool by_columns = false;             ///< ranks divide what it makes, not what it reads
+  DividedBy divided_by = DividedBy::tensor;
+  int count = 1;                        ///< matrices of this shape: one of each routed expert
+  int used = 1;                         ///< of which a token passes so many
   ProductClass of = ProductClass::mlp;  ///< product, attention: whose number type it has
   /// What it keeps is the input of such products, in their type where that is narrow.
   std::optional<ProductClass> feeds{};
@@ -63,10 +80,18 @@ struct Module {
   bool sums = false;        ///< tensor ranks gather its part's input and sum its output
   LayerParts again_with{};  ///< runs again, and keeps nothing, where one of these is recomputed
 
-  std::int64_t matrix() const { return rows * columns; }
+  /// Returns the elements of all its matrices, and of those that a token passes.
+  std::int64_t matrix() const { return rows * columns * count; }
+  std::int64_t used_matrix() const { return rows * columns * used; }
   /// Returns a product's input and its result, of a token.
-  Elements input() const { return by_columns ? Elements{rows, 0} : Elements{0, rows}; }
-  Elements result() const { return by_columns ? Elements{0, columns} : Elements{columns, 0}; }
+  Elements input() const { return side(rows, !by_columns); }
+  Elements result() const { return side(columns, by_columns); }
+
+ private:
+  Elements side(std::int64_t size, bool divided) const {
+    if (divided_by == DividedBy::experts) return {0, used * size};
+    return divided && divided_by == DividedBy::tensor ? Elements{0, size} : Elements{size, 0};
+  }
 };
 
 /// What modules of a layer do in F.
@@ -98,13 +123,19 @@ struct LayerNarrow {
 /// A layer of a model; what it does and keeps is that of a microbatch of b sequences.
 class Layer {
  public:
-  explicit Layer(const TransformerSpec& model);
+  /// The kind is the usual one of the model's layers where it is not said.
+  explicit Layer(const TransformerSpec& model, const ExpertParallel& expert = {});
+  Layer(const TransformerSpec& model, LayerKind kind, const ExpertParallel& expert = {});
 
+  LayerKind kind() const { return kind_; }
   const std::vector<Module>& modules() const { return modules_; }
   /// Elements of the matrices, all ranks together.
   std::int64_t matrix_parameters() const;
-  /// Parameters on each tensor rank.
+  /// Parameters on each of the GPUs that share a stage; and of these, those of routed experts.
   std::int64_t parameters(const TensorParallel& tensor) const;
+  std::int64_t expert_parameters() const;
+  /// Returns the parameters of the routed experts that a token does not use.
+  std::int64_t idle_parameters() const;
 
   LayerWork work(double b, const TensorParallel& tensor) const;
   /// Returns what the modules do that run again with these parts.
@@ -124,14 +155,18 @@ class Layer {
  private:
   template <class Is>
   LayerWork work_where(double b, const TensorParallel& tensor, const Is& is) const;
+  /// Returns how many GPUs divide a module's matrices.
+  int parts(const Module& m, const TensorParallel& tensor) const;
   double tokens(double b) const { return b * static_cast<double>(seq_length_); }
   double bytes_of(ProductClass products) const { return operand_bytes_[std::size_t(products)]; }
   bool is_narrow(ProductClass products) const { return bytes_of(products) < element_bytes_; }
 
   std::vector<Module> modules_;
   std::int64_t hidden_size_, seq_length_, heads_;
-  double element_bytes_, pairs_, query_size_;
-  std::int64_t qkv_size_;
+  double element_bytes_, pairs_, attention_size_;
+  std::int64_t qkv_size_, output_size_;
+  LayerKind kind_;
+  ExpertParallel expert_;
   ProductTypes types_;
   std::array<double, kProductClasses> operand_bytes_{};
 };

@@ -22,7 +22,7 @@ TEST(Muon, NewtonSchulzOfASquareTakes30CubesOfItsSide) {
 
 TEST(Muon, AGptLayerHasFourSquaresAndTwoOfTheMlp) {
   double elements = 0, flops = 0;
-  for (const MuonMatrix& m : muon_matrices(gpt_small())) {
+  for (const MuonMatrix& m : muon_matrices(gpt_small(), Layer(gpt_small()))) {
     elements += m.elements();
     flops += m.flops();
   }
@@ -30,7 +30,8 @@ TEST(Muon, AGptLayerHasFourSquaresAndTwoOfTheMlp) {
   // Four squares of 30 h^3, two of h x 4h with 5 (16 + 2) h^3.
   EXPECT_DOUBLE_EQ(flops, (4 * 30 + 2 * 90) * kH * kH * kH);
   double divided = 0;
-  for (const MuonMatrix& m : muon_matrices(gpt_small(), {4})) divided += m.elements();
+  for (const MuonMatrix& m : muon_matrices(gpt_small(), Layer(gpt_small()), {4}))
+    divided += m.elements();
   EXPECT_DOUBLE_EQ(divided, 12 * kH * kH / 4);
 }
 
@@ -63,7 +64,8 @@ TEST(Muon, ItsStepLastsAsLongAsTheMatricesOfTheReplicaWithMost) {
   // Twelve matrices of 90 and 24 of 30: four replicas have 3 and 6 of them; of 48, none has more
   // than one of 90.
   EXPECT_NEAR(costs(true, 4).step_s - costs(false, 4).step_s, 450 * cube / rate, 1e-12);
-  EXPECT_DOUBLE_EQ(most_muon_flops(gpt_small(), 6, {}, 48), 90 * cube);
+  EXPECT_DOUBLE_EQ(most_muon_flops(muon_matrices(gpt_small(), Layer(gpt_small()), {}, {}, 6), 48),
+                   90 * cube);
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ std::vector<StageCosts> costs(const TransformerSpec& model, const std::vector<in
 TEST(TensorParameters, AreThoseThatMegatronPrints) {
   const TransformerSpec model = gpt(36, 1280, 20, 50257, 1024);
   EXPECT_EQ(model.vocab_rows({2, false}), 50432 / 2);
-  EXPECT_EQ(stage_parameters(model, 18, true, false, {2, false}), 210'753'280);
-  EXPECT_EQ(stage_parameters(model, 18, false, true, {2, false}), 209'445'120);
+  EXPECT_EQ(stage_parameters(model, {0, 18, true, false}, {2, false}), 210'753'280);
+  EXPECT_EQ(stage_parameters(model, {18, 18, false, true}, {2, false}), 209'445'120);
 }
 
 TEST(TensorParameters, OfGpt3ShardsAddUpToTheModelAndWhatEveryGpuHolds) {
@@ -54,7 +54,7 @@ TEST(TensorParameters, OfGpt3ShardsAddUpToTheModelAndWhatEveryGpuHolds) {
   const TensorParallel t{8, false};
   EXPECT_EQ(model.layer_parameters(t), 12LL * 12288 * 12288 / 8 + 7 * 12288 / 8 + 6 * 12288);
   const std::int64_t whole = 96 * 6 * 12288 + 2048 * 12288 + 2 * 12288;  // biases, norms, positions
-  EXPECT_EQ(8 * stage_parameters(model, 96, true, true, t), model.parameters() + 7 * whole);
+  EXPECT_EQ(8 * stage_parameters(model, {0, 96, true, true}, t), model.parameters() + 7 * whole);
   EXPECT_NEAR(static_cast<double>(model.parameters()), 174.6e9, 0.1e9);  // SC'21, equation 2
 }
 

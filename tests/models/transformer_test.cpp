@@ -58,7 +58,7 @@ TEST(Transformer, Gpt3Has175BillionParameters) {
 
 TEST(Transformer, LlamaWithGroupedQueriesHasItsPublishedParameters) {
   const TransformerSpec t = llama_3_8b();
-  EXPECT_EQ(t.kv_size(), 1024);  // 8 groups of 128
+  EXPECT_EQ(t.key_size(), 1024);  // 8 groups of 128
   // Queries and output h^2 each, keys and values h * 1024 each, three MLP matrices, two norms.
   EXPECT_EQ(t.layer_parameters(), 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096);
   EXPECT_EQ(t.parameters(), 8'030'261'248);  // as the published checkpoint
@@ -76,7 +76,7 @@ TEST(Transformer, Llama70BHasItsPublishedParameters) {
 TEST(Transformer, AsManyGroupsAsHeadsIsPlainAttention) {
   TransformerSpec t = llama_3_8b();
   t.num_query_groups = t.num_attention_heads;
-  EXPECT_EQ(t.kv_size(), t.hidden_size);
+  EXPECT_EQ(t.key_size(), t.hidden_size);
   EXPECT_EQ(t.layer_matrix_parameters(), 4 * 4096 * 4096 + 3 * 4096 * 14336);
 }
 
