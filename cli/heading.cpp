@@ -24,14 +24,16 @@ std::string ranks_of(const Mesh& mesh) {
 /// The GPUs of a stage, where there are several.
 std::string shared_by(const Scenario& scenario) {
   const Mesh& mesh = scenario.mesh;
-  if (mesh.replica_gpus() == 1) return "";
+  const std::string experts =
+      mesh.expert > 1 ? fmt::format(", experts over {} GPUs", mesh.expert) : "";
+  if (mesh.replica_gpus() == 1) return experts;
   std::vector<std::string> how;
   if (mesh.replica_gpus() > mesh.size(kInnerAxes.front())) how.push_back(ranks_of(mesh));
   if (scenario.sequence_parallel)
     how.emplace_back(scenario.tensor_overlap ? "sequence parallel, exchanges beside products"
                                              : "sequence parallel");
-  return fmt::format(" of {} GPUs{}", mesh.replica_gpus(),
-                     how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")));
+  return fmt::format(" of {} GPUs{}{}", mesh.replica_gpus(),
+                     how.empty() ? "" : fmt::format(" ({})", fmt::join(how, ", ")), experts);
 }
 
 /// "; ZeRO-3 in groups of 8, weights kept until the backward".

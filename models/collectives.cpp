@@ -5,6 +5,7 @@
 #include "models/sharing.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 namespace penstock {
@@ -173,6 +174,43 @@ std::vector<CollectivePhase> hierarchical_all_to_all(const std::vector<Gpus>& no
   return phases;
 }
 
+/// Returns with which probability an expert of a token is in a node that has this share of all.
+double visits_node(const TokenRouting& routing, double share) {
+  const double chosen = std::min(1.0, share * routing.parts);  // of a part, if parts lie in nodes
+  const double part_of = routing.parts > 1 && share * routing.parts <= 1 + 1e-9
+                             ? static_cast<double>(routing.parts_per_token) / routing.parts
+                             : 1;
+  const double alone = part_of < 1 ? chosen / routing.parts_per_token : share;
+  return part_of * (1 - std::pow(1 - alone, routing.per_token));
+}
+
+/// Everybody sends each token once to each node that has experts of it, to the GPU of its own place
+/// there, which sends copies on.
+std::vector<CollectivePhase> once_per_node(const std::vector<Gpus>& nodes,
+                                           const TokenRouting& routing) {
+  CollectivePhase phase{{}, 1};
+  std::size_t all = 0;
+  for (const Gpus& node : nodes) all += node.size();
+  const double each = 1 / static_cast<double>(all);
+  for (const Gpus& to : nodes) {
+    const auto members = static_cast<double>(to.size());
+    const double visits = visits_node(routing, members * each) / routing.per_token;
+    std::vector<double> arrived(to.size(), each);  // copies for each other member of the node
+    for (const Gpus& from : nodes) {
+      if (&from == &to) continue;
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        const std::size_t place = i % to.size();
+        phase.flows.push_back({from[i], to[place], visits});
+        arrived[place] += each;
+      }
+    }
+    for (std::size_t i = 0; i < to.size(); ++i)
+      for (std::size_t j = 0; j < to.size(); ++j)
+        if (i != j) phase.flows.push_back({to[i], to[j], arrived[i]});
+  }
+  return {phase};
+}
+
 /// Parent of each rank in a binary tree whose leaves are the odd ranks; -1 for the root, rank 0.
 std::vector<int> binary_tree(int n) {
   std::vector<int> parent(static_cast<std::size_t>(n), -1);
@@ -281,6 +319,8 @@ std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int
   const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
   const bool rails = exchange.algorithm == ReductionAlgorithm::hierarchical && has_rails(nodes);
   const int rounds = rounds_of(exchange.what);
+  if (rounds == 0 && exchange.routing.once_per_node && nodes.size() > 1)
+    return once_per_node(nodes, exchange.routing);
   if (rails && rounds == 0) return hierarchical_all_to_all(nodes);
   if (rails) return hierarchical_gather(nodes, exchange.what == Collective::reduce_scatter);
   if (rounds > 0) return {round_all(gpus, node_of, rounds)};
@@ -336,6 +376,28 @@ std::vector<CollectivePhase> reduction_phases(const ReductionOptions& options,
       if (scatters) flow.share /= sharding.group;
     phases.push_back(std::move(phase));
   }
+  return phases;
+}
+
+std::vector<CollectivePhase> reduction_phases(const ReductionOptions& options,
+                                              const Placement& placement, const Mesh& mesh,
+                                              std::uint32_t position, const NodeOf& node_of) {
+  std::vector<CollectivePhase> phases =
+      reduction_phases(options, reduction_groups(placement, mesh, position), node_of);
+  const double expert_share =
+      position < options.expert_share.size() ? options.expert_share[position] : 0;
+  if (expert_share <= 0) return phases;
+  const GpuGroups of_experts = expert_reduction_groups(placement, mesh, position);
+  ReductionOptions experts = options;
+  experts.sharding.group = experts.sharding.sharers = static_cast<int>(of_experts.front().size());
+  std::vector<CollectivePhase> more = reduction_phases(experts, of_experts, node_of);
+  const auto scale = [](std::vector<CollectivePhase>& all, double share) {
+    for (CollectivePhase& phase : all)
+      for (CollectiveFlow& flow : phase.flows) flow.share *= share;
+  };
+  scale(phases, 1 - expert_share);
+  scale(more, expert_share);
+  phases.insert(phases.end(), more.begin(), more.end());
   return phases;
 }
 

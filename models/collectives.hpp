@@ -11,6 +11,7 @@
 #include "models/cluster.hpp"
 #include "models/collective_shapes.hpp"
 #include "models/sharding.hpp"
+#include "program/mesh.hpp"
 #include "program/recipe.hpp"
 #include "program/transfer.hpp"
 #include "program/vocabulary.hpp"
@@ -41,8 +42,12 @@ inline constexpr std::string_view kReductionNames[] = {"ring", "hierarchical", "
 struct Exchange {
   Collective what = Collective::all_reduce;
   ReductionAlgorithm algorithm = ReductionAlgorithm::ring;
-  int servers = 1;  ///< parameter servers
+  int servers = 1;         ///< parameter servers
+  TokenRouting routing{};  ///< all-to-all: of tokens to experts
 };
+
+/// How tokens and their experts meet.
+enum class ExpertExchange : std::uint8_t { all_to_all, once_per_node };
 
 /// How gradients are reduced over the replicas.
 struct ReductionOptions {
@@ -52,6 +57,8 @@ struct ReductionOptions {
   /// Parts of the gradient, per stage (empty: one part, when the backward has ended).
   std::vector<std::vector<GradientBucket>> buckets{};
   Sharding sharding{};  ///< who needs which part of what is reduced
+  /// Of each position, the share of the bytes that are gradients of experts; empty: none has any.
+  std::vector<double> expert_share{};
 
   Exchange exchange() const { return {Collective::all_reduce, algorithm, servers}; }
 };
@@ -78,8 +85,10 @@ bool flows_alike(Collective a, Collective b);
 /// all-gathers (and all-to-alls) in each node and between the GPUs of one place in all nodes, so
 /// that every GPU's own NIC carries its part; its all-reduce falls back to ring where nodes hold
 /// one GPU each, or one node all, and gathers on one GPU per node where nodes hold different
-/// numbers. Each of `servers` GPUs holds an equal part of the weights. Without nodes of several
-/// members, what is not an all-reduce goes as a ring's does.
+/// numbers. Tokens that go once to each node go to the GPU of the sender's place there, which sends
+/// a copy on to each GPU that has one of their experts. Each of `servers` GPUs holds an equal part
+/// of the weights. Without nodes of several members, what is not an all-reduce goes as a ring's
+/// does.
 std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int> gpus,
                                        const NodeOf& node_of);
 /// Returns those of several groups side by side: phase k of all of them starts together.
@@ -96,6 +105,11 @@ GpuGroups across_cuts(const GpuGroups& groups, int size);
 /// all-reduce of each part across the groups of these. None where every backward has done it.
 std::vector<CollectivePhase> reduction_phases(const ReductionOptions& options,
                                               const GpuGroups& groups, const NodeOf& node_of);
+/// The same of all who have the weights of a position; the gradients of experts, which others
+/// share, follow.
+std::vector<CollectivePhase> reduction_phases(const ReductionOptions& options,
+                                              const Placement& placement, const Mesh& mesh,
+                                              std::uint32_t position, const NodeOf& node_of);
 
 /// Returns what one of these GPUs, a replica that waits for no other, exchanges with the parameter
 /// servers: it pushes its gradients, then pulls the weights. A server moves nothing to itself, so

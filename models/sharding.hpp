@@ -32,12 +32,14 @@ struct Sharding {
   Sharded what = Sharded::none;
   int group = 1;    ///< GPUs that divide it, N
   int sharers = 1;  ///< GPUs that have the same weights: groups side by side (hybrid sharding)
+  int expert_sharers = 1;  ///< GPUs that have the same routed experts, one group
   Gathering gathering = Gathering::after_step;
 
   bool operator==(const Sharding&) const = default;
   bool sharded() const { return what != Sharded::none; }
   /// Returns among how many GPUs the optimizer's states are divided.
   int optimizer_shards() const { return sharded() ? group : 1; }
+  int expert_shards() const { return sharded() ? expert_sharers : 1; }
   /// Returns whether several groups each divide all of it.
   bool hybrid() const { return what != Sharded::none && group < sharers; }
   /// Returns whether every backward reduces its gradients into parts, instead of an update's last.

@@ -172,7 +172,7 @@ class StageModel {
       layers += counts[i].layers;
     }
     set_kept_bytes(of_stage, stage.first, stage.last, c);
-    set_recipes(job(), layers, stage.first, stage.last, mean_products(counts, layers), c);
+    set_recipes(of_stage, stage.first, stage.last, mean_products(counts, layers), c);
     set_sharding(job(), sharding_,
                  {parameters_.of_stage(stage, counts), parameters_.largest_unit(stage, counts),
                   std::max(1, layers + (stage.first ? 1 : 0) + (stage.last ? 1 : 0))},
@@ -236,11 +236,13 @@ class StageModel {
 
   /// Returns what a layer's products take forward, the mean over a stage's layers.
   LayerProducts mean_products(const std::vector<LayerCount>& counts, int layers) const {
-    if (layers == counts[0].layers) return {seconds_[0].attention_s(), seconds_[0].products_s()};
+    if (layers == counts[0].layers)
+      return {seconds_[0].attention_s(), seconds_[0].products_s(), seconds_[0].experts_s()};
     LayerProducts mean;
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       mean.attention_s += counts[i].layers * seconds_[i].attention_s() / layers;
       mean.products_s += counts[i].layers * seconds_[i].products_s() / layers;
+      mean.experts_s += counts[i].layers * seconds_[i].experts_s() / layers;
     }
     return mean;
   }
@@ -264,7 +266,7 @@ class StageModel {
           return 2 * of.bytes - instead(of);
         }));
     c.gradient_bytes = whole(n * bytes.gradients);
-    c.optimizer_bytes = whole(n * bytes.optimizer / shards_);
+    c.optimizer_bytes = whole(shard_of(n * bytes.optimizer, stage, counts));
     c.version_bytes = whole(n * bytes.version);
     const double gathered =
         n * bytes.weights +
@@ -273,6 +275,16 @@ class StageModel {
                : 0);
     const bool both = shards_ > 1 && sharding_.gathers_in_reduction();
     c.reduced_bytes = whole(both ? (n * bytes.reduced + gathered) / 2 : n * bytes.reduced);
+    const auto of_experts = static_cast<double>(parameters_.of_experts(counts));
+    c.expert_reduced_bytes = whole(static_cast<double>(c.reduced_bytes) * of_experts / n);
+  }
+
+  /// Returns what one of those has who divide what a stage has `all` of, alike of each parameter.
+  double shard_of(double all, const LayerSpan& stage, const std::vector<LayerCount>& counts) const {
+    const auto of_experts = static_cast<double>(parameters_.of_experts(counts));
+    if (of_experts == 0) return all / shards_;
+    const auto n = static_cast<double>(parameters_.of_stage(stage, counts));
+    return all * ((n - of_experts) / shards_ + of_experts / sharding_.expert_shards()) / n;
   }
 
   double optimizer_s(const StageCosts& c, const LayerSpan& stage,
@@ -286,11 +298,12 @@ class StageModel {
     });
     // Adam reads and writes its state, reads the gradient and writes the weights.
     return stack.iteration_overhead_s + seconds_[0].streaming_s(cast) +
-           seconds_[0].streaming_s(stack.optimizer_traffic > 0
-                                       ? stack.optimizer_traffic * parameters / shards_
-                                       : static_cast<double>(c.gradient_bytes + c.weight_bytes) /
-                                                 shards_ +
-                                             2 * static_cast<double>(c.optimizer_bytes));
+           seconds_[0].streaming_s(
+               stack.optimizer_traffic > 0
+                   ? shard_of(stack.optimizer_traffic * parameters, stage, counts)
+                   : shard_of(static_cast<double>(c.gradient_bytes + c.weight_bytes), stage,
+                              counts) +
+                         2 * static_cast<double>(c.optimizer_bytes));
   }
 
   const LayerKinds& kinds_;

@@ -91,6 +91,8 @@ struct Experts {
   bool router_bias = false;       ///< a parameter of each routed expert (gpt-oss)
   int first_dense = 0;            ///< so many first layers have the model's own MLP (DeepSeek-V3)
   int every = 1;                  ///< the n-th, 2n-th ... layer has experts (Llama 4 Maverick: 2)
+  /// Parts of the routed experts, of which a token's are in so many alone (DeepSeek-V3: 8, 4).
+  int groups = 1, groups_per_token = 1;
 
   bool operator==(const Experts&) const = default;
 };

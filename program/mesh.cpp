@@ -85,4 +85,44 @@ std::vector<std::vector<int>> reduction_groups(const Placement& placement, const
   return groups;
 }
 
+namespace {
+
+/// The GPUs of a position in the order of their ranks.
+std::vector<int> gpus_at(const Placement& placement, const Mesh& mesh, std::uint32_t position) {
+  std::vector<int> all;
+  const int devices = mesh.divided ? 1 : placement.widths()[position];
+  for (int r = 0; r < devices; ++r) {
+    const int device = placement.device_at(static_cast<std::uint32_t>(r), position);
+    const std::vector<int>& more = mesh.gpus[static_cast<std::size_t>(device)];
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> expert_groups(const Placement& placement, const Mesh& mesh,
+                                            std::uint32_t position) {
+  const std::vector<int> all = gpus_at(placement, mesh, position);
+  const auto degree = static_cast<std::size_t>(mesh.expert);
+  const auto tensor = static_cast<std::size_t>(mesh.expert_tensor);
+  std::vector<std::vector<int>> groups(all.size() / degree);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    groups[i / (degree * tensor) * tensor + i % tensor].push_back(all[i]);
+  return groups;
+}
+
+std::vector<std::vector<int>> expert_reduction_groups(const Placement& placement, const Mesh& mesh,
+                                                      std::uint32_t position) {
+  const auto parts = static_cast<std::size_t>(mesh.expert * mesh.expert_tensor);
+  std::vector<std::vector<int>> groups(parts);
+  const auto add_position = [&](std::uint32_t at) {
+    const std::vector<int> all = gpus_at(placement, mesh, at);
+    for (std::size_t i = 0; i < all.size(); ++i) groups[i % parts].push_back(all[i]);
+  };
+  add_position(position);
+  if (placement.mirror_of(position) != position) add_position(placement.mirror_of(position));
+  return groups;
+}
+
 }  // namespace penstock

@@ -5,6 +5,10 @@
 //             Program, or they divide every microbatch and are one device
 //   context   groups of GPUs of a replica, which divide every sequence
 //   tensor    GPUs of such a group, neighbours, which divide every op
+// Where layers have experts, the GPUs of a position, of all replicas, are factored once more: the
+// next `expert_tensor` neighbours divide an expert, `expert` groups of these have all experts, and
+// there are as many of these as there are GPUs (Liu et al., "MoE Parallel Folding",
+// arXiv:2504.14960; Megatron-LM's order of expert ranks).
 // A device of the Program stands for the GPUs of its replicas, one after the other, of each of them
 // its context ranks, and of each of these its tensor ranks (Megatron's order tp-cp-dp).
 #pragma once
@@ -18,10 +22,22 @@
 
 namespace penstock {
 
+/// How copies of tokens go to the GPUs that have their experts.
+struct TokenRouting {
+  bool once_per_node = false;  ///< to each node one, which its GPUs pass on (DeepEP, HybridEP)
+  int per_token = 1;           ///< experts that a token visits
+  /// Parts of the experts of which a token's are in so many alone (DeepSeek-V3's groups).
+  int parts = 1, parts_per_token = 1;
+};
+
 struct Mesh {
   PerStage<int> width = 1;  ///< replicas, by position of the pipeline
   bool divided = false;     ///< replicas divide every microbatch instead of taking turns
   ByInnerAxis<int> inner = one_each();  ///< ranks of a replica along the inner axes
+  /// The same GPUs divide the experts of a layer among so many (0: it has none), and each expert
+  /// among so many.
+  int expert = 0, expert_tensor = 1;
+  TokenRouting routing{};
   bool pipeline_first = false;  ///< ranks: position after position (Megatron's), or pipelines
   std::vector<std::vector<int>> gpus{};  ///< by device of the Program; empty: not placed yet
 
@@ -30,15 +46,21 @@ struct Mesh {
   /// Replicas of a position that are one device.
   int together(std::size_t position) const { return divided ? width.at(position) : 1; }
   bool replicated() const { return most() > 1; }
-  /// Do GPUs of one device add their gradients: of replicas that divide microbatches, or of context
-  /// ranks?
-  bool reduces_within() const { return divided || replica_sharers() > 1; }
+  /// Do GPUs of one device add their gradients: of replicas that divide microbatches, of context
+  /// ranks, or of tensor ranks with the same experts?
+  bool reduces_within() const {
+    return divided || replica_sharers() > 1 || (most() == 1 && expert_sharers(0) > 1);
+  }
   /// How many GPUs hold the same weights, at a position and at most.
   int sharers(std::size_t position) const { return width.at(position) * replica_sharers(); }
   int sharers() const { return most() * replica_sharers(); }
   int replica_sharers() const;  ///< of one replica
   int size(Axis axis) const { return inner[static_cast<std::size_t>(axis)]; }
   int& size(Axis axis) { return inner[static_cast<std::size_t>(axis)]; }
+  /// How many GPUs hold the same part of the same experts, at a position; 1 where there are none.
+  int expert_sharers(std::size_t position) const {
+    return expert > 0 ? width.at(position) * replica_gpus() / (expert * expert_tensor) : 1;
+  }
   /// GPUs of a replica of a position.
   int replica_gpus() const;
   /// The most replicas any position has.
@@ -67,5 +89,12 @@ Mesh one_gpu_each(const std::vector<int>& gpus);
 /// Who reduces the gradients of a position: along `data`, over all devices that hold its weights.
 std::vector<std::vector<int>> reduction_groups(const Placement& placement, const Mesh& mesh,
                                                std::uint32_t position);
+
+/// Who exchanges tokens at a position: those who have all experts together, each another part.
+std::vector<std::vector<int>> expert_groups(const Placement& placement, const Mesh& mesh,
+                                            std::uint32_t position);
+/// Who reduces the gradients of experts: those who have the same part of the same ones.
+std::vector<std::vector<int>> expert_reduction_groups(const Placement& placement, const Mesh& mesh,
+                                                      std::uint32_t position);
 
 }  // namespace penstock

@@ -42,7 +42,57 @@ bool Recipe::in_turns() const {
          *this == all_reduces(bytes(Axis::tensor, Collective::all_reduce), times);
 }
 
+namespace {
+
+const std::vector<Segment> kComputes{{.share = 1}};
+
+void check_length(const Recipe& both) {
+  invariant(both.segments.size() <= Recipe::kMostSegments,
+            "two recipes that are joined have more than 31 segments");
+}
+
+/// Appends what is exchanged before the first time and after the last one.
+void add_ends(const Recipe& from, Recipe& to) {
+  to.before.insert(to.before.end(), from.before.begin(), from.before.end());
+  to.after.insert(to.after.end(), from.after.begin(), from.after.end());
+}
+
+/// Returns both with their segments in turns: while one exchanges, the other one computes.
+Recipe interleaved(const Recipe& a, double share, const Recipe& b) {
+  struct Source {
+    const std::vector<Segment>& segments;
+    double share;
+    std::size_t next = 0;
+    std::vector<std::int8_t> placed{};
+  };
+  Source sources[] = {{a.segments.empty() ? kComputes : a.segments, share},
+                      {b.segments.empty() ? kComputes : b.segments, 1 - share}};
+  Recipe both{{}, std::max(a.times, b.times)};
+  const std::size_t most = std::max(sources[0].segments.size(), sources[1].segments.size());
+  for (std::size_t step = 1; step <= most; ++step) {
+    for (Source& source : sources) {
+      // The shorter one is spread over the longer one.
+      for (; source.next * most < step * source.segments.size(); ++source.next) {
+        Segment s = source.segments[source.next];
+        s.share *= source.share;
+        if (s.after != Segment::kNone) s.after = source.placed[static_cast<std::size_t>(s.after)];
+        source.placed.push_back(static_cast<std::int8_t>(both.segments.size()));
+        both.segments.push_back(s);
+      }
+    }
+  }
+  return both;
+}
+
+}  // namespace
+
 Recipe joined(const Recipe& a, double share, const Recipe& b) {
+  if (a.exchanges(Axis::expert) || b.exchanges(Axis::expert)) {
+    Recipe both = interleaved(a, share, b);
+    check_length(both);
+    for (const Recipe* one : {&a, &b}) add_ends(*one, both);
+    return both;
+  }
   static_assert(kLanes == 4,
                 "computing and exchanges wait for one another, the others for neither");
   if (a.in_turns() && b.in_turns())
@@ -66,15 +116,10 @@ Recipe joined(const Recipe& a, double share, const Recipe& b) {
       both.segments.push_back(s);
     }
   };
-  const std::vector<Segment> computes{{.share = 1}};
-  append(a.segments.empty() ? computes : a.segments, share);
-  append(b.segments.empty() ? computes : b.segments, 1 - share);
-  invariant(both.segments.size() <= Recipe::kMostSegments,
-            "two recipes that are joined have more than 31 segments");
-  for (const Recipe* one : {&a, &b}) {
-    both.before.insert(both.before.end(), one->before.begin(), one->before.end());
-    both.after.insert(both.after.end(), one->after.begin(), one->after.end());
-  }
+  append(a.segments.empty() ? kComputes : a.segments, share);
+  append(b.segments.empty() ? kComputes : b.segments, 1 - share);
+  check_length(both);
+  for (const Recipe* one : {&a, &b}) add_ends(*one, both);
   return both;
 }
 

@@ -22,13 +22,15 @@ namespace penstock {
 
 /// Along which the work of a job is divided (program/mesh.hpp). The ranks of the inner axes
 /// exchange inside of ops; a replica consists of them, those of the first axis neighbours.
-enum class Axis : std::uint8_t { tensor, context, host, data };
+enum class Axis : std::uint8_t { tensor, context, host, data, expert };
 inline constexpr std::array kInnerAxes{Axis::tensor, Axis::context};
 template <class T>
 using ByInnerAxis = std::array<T, kInnerAxes.size()>;
 /// Along which a device exchanges inside of its ops: its ranks with one another, each of its GPUs
-/// with the memory of its host, and with the other GPUs that divide the same weights.
-inline constexpr std::array kExchangeAxes{Axis::tensor, Axis::context, Axis::host, Axis::data};
+/// with the memory of its host, with the other GPUs that divide the same weights, and with those
+/// that have the other experts of a layer.
+inline constexpr std::array kExchangeAxes{Axis::tensor, Axis::context, Axis::host, Axis::data,
+                                          Axis::expert};
 template <class T>
 using ByExchangeAxis = std::array<T, kExchangeAxes.size()>;
 
@@ -45,6 +47,7 @@ inline constexpr ByExchangeAxis<AxisTraits> kAxisTraits{{
     {"context", "cp", "c: groups of t that share its sequences", "context-parallel", true, true},
     {"host", "host", "", "offloading", false, true},
     {"shard", "shard", "", "sharded-weight", true, false},
+    {"expert", "ep", "", "expert-parallel", false, false},
 }};
 constexpr const AxisTraits& traits(Axis exchange) {
   return kAxisTraits[static_cast<std::size_t>(exchange)];
@@ -130,8 +133,9 @@ struct Recipe {
 Recipe all_reduces(std::int64_t bytes, int calls);
 
 /// Of two ops that run together: each time one after the other, `share` of what is computed being
-/// a's; where both all-reduce in turns, all in turn. Of recipes that are gone through differently
-/// often, as often as the one that is more.
+/// a's; where both all-reduce in turns, all in turn; where tokens go to experts, segment by segment
+/// in turns, so that one computes while the other one exchanges (DualPipe; Megatron-LM's combined
+/// 1F1B). Of recipes that are gone through differently often, as often as the one that is more.
 Recipe joined(const Recipe& a, double share, const Recipe& b);
 
 /// Seconds of an exchange over all times, its links for itself.

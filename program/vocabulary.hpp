@@ -140,8 +140,9 @@ struct StageCosts : PassCosts {
   std::int64_t weight_bytes = 0;
   std::int64_t gradient_bytes = 0;
   std::int64_t optimizer_bytes = 0;
-  std::int64_t version_bytes = 0;  ///< each weight version held beyond the live one
-  std::int64_t reduced_bytes = 0;  ///< all-reduced between replicas
+  std::int64_t version_bytes = 0;         ///< each weight version held beyond the live one
+  std::int64_t reduced_bytes = 0;         ///< all-reduced between replicas
+  std::int64_t expert_reduced_bytes = 0;  ///< of these, gradients of experts
 
   /// Microbatches of one backward op: all of an update where a schedule runs one backward for them
   /// (TiMePReSt). The backward's times are of all of them; bytes stay those of one.

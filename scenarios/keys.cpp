@@ -111,6 +111,24 @@ const std::vector<KeyRow>& table() {
        "attention, causal work balanced); a stage then has tensor x context GPUs per replica; "
        "default 1",
        1, "context_parallel_size|cp"},
+      {"pipeline", "expert", T::integer,
+       "GPUs of a position, of all its replicas, that divide the experts of a layer "
+       "(expert-parallel "
+       "degree, ep) and exchange tokens all to all; default 1",
+       1, "expert_model_parallel_size|expert_parallel|expert_parallel_size|ep"},
+      {"pipeline", "expert_tensor", T::integer,
+       "neighbours that divide each expert (expert-tensor degree, etp); default: tensor, as "
+       "Megatron's",
+       1, "expert_tensor_parallel_size|expert_tensor_parallel|etp"},
+      {"pipeline", "expert_exchange", T::choice,
+       "how tokens go to their experts: all-to-all (default: NCCL, one copy for each expert), "
+       "once-per-node (DeepEP, HybridEP: one copy to each node, whose GPUs pass it on)",
+       "all-to-all|once-per-node"},
+      {"pipeline", "expert_overlap", T::boolean,
+       "a backward and the forward that comes next run together, layer by layer in turns, so that "
+       "one computes while tokens of the other one go to their experts (Megatron's combined 1F1B, "
+       "which needs chunks or a single stage); DualPipe does anyway; default false",
+       "", "overlap_moe_expert_parallel_comm"},
       {"pipeline", "context_exchange", T::choice,
        "how context ranks bring queries, keys and values together: ring (default: p2p, beside "
        "attention), all-gather (of keys and values, "

@@ -244,11 +244,13 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
   for (const Axis axis : kInnerAxes)
     out.mesh.size(axis) = static_cast<int>(keys.size(axis).value_or(1));
   out.mesh.divided = divides && out.mesh.replicated();
+  set_experts(spec, out);
   out.shape.replicas = out.mesh.turns();
   out.lowering = {.transfers = spec.transfers.value_or(Transfers::overlapped),
                   .step_sync = keys.optimizer_sync.value_or(StepSync::device),
                   .detached_reductions = reduction.overlap == Overlap::next_batch,
-                  .reduces_within = out.mesh.reduces_within()};
+                  .reduces_within = out.mesh.reduces_within(),
+                  .pairs = keys.expert_overlap.value_or(false)};
   out.sharding = sharding_of(spec, out);
   out.lowering.gathers = out.sharding.gathers_in_first_forward();
   check_shares(spec, out);

@@ -2,6 +2,7 @@
 #include "scenarios/resolve.hpp"
 
 #include "models/kernels/kernel_times.hpp"
+#include "program/op_costs.hpp"
 #include "scenarios/foreign.hpp"
 #include "scenarios/parts.hpp"
 
@@ -287,7 +288,8 @@ ReductionRequest with_overlap_of_stack(ReductionRequest request, const Specifica
 }
 
 bool reduces(const Parallelism& job) {
-  return job.mesh.sharers() > 1 || job.schedule->layout == Layout::mirrored;
+  return job.mesh.sharers() > 1 || job.mesh.expert_sharers(0) > 1 ||
+         job.schedule->layout == Layout::mirrored;
 }
 
 /// The parts of a position's reduction: those of each of its stages, of which each has a share of
@@ -325,6 +327,12 @@ ReductionOptions reduction_options(const ReductionRequest& request, const Parall
     std::vector<GradientBucket> buckets = position_buckets(request, placement.stages_at(p), stages);
     if (gathers) buckets = with_weights_last(model->bytes, std::move(buckets));
     options.buckets.push_back(std::move(buckets));
+    if (!model || !model->experts) continue;
+    const auto of_experts =
+        at_position(placement, stages.costs, p, &StageCosts::expert_reduced_bytes);
+    const auto all = at_position(placement, stages.costs, p, &StageCosts::reduced_bytes);
+    options.expert_share.push_back(
+        all > 0 ? static_cast<double>(of_experts) / static_cast<double>(all) : 0);
   }
   return options;
 }

@@ -54,6 +54,8 @@ PerStage<Recomputation> recompute_of(const Specification& spec, const ScheduleSh
 /// Where this value stands: of a list, the first such item; the list itself without one.
 const Value& recompute_place(const Specification& spec, Recompute value);
 
+/// Sets who has which experts; `job`: its mesh is known otherwise.
+void set_experts(const Specification& spec, Parallelism& job);
 /// Can the model, and the replicas' optimizers, be divided so?
 void check_shares(const Specification& spec, const Parallelism& job);
 /// Returns what those divide who have the same weights. `job`: its mesh and shape are known.

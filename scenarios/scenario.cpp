@@ -77,7 +77,7 @@ std::vector<StageCosts> with_reduction_times(std::vector<StageCosts> costs, cons
     if (where.mirror_of(p) < p) continue;  // reduces with its mirror
     const auto bytes = at_position(where, costs, p, &StageCosts::reduced_bytes);
     costs[where.stages_at(p).front()].reduce_grad_s =
-        price(reduction_phases(options, reduction_groups(where, job.mesh, p),
+        price(reduction_phases(options, where, job.mesh, p,
                                [&](int gpu) { return cluster.node_of(gpu); }),
               cluster)
             .seconds(static_cast<double>(bytes));

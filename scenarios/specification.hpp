@@ -101,6 +101,10 @@ struct PipelineKeys {
   Integer tensor{section, "tensor"};
   Integer context{section, "context"};
   Given<ContextExchange> context_exchange{section, "context_exchange"};
+  Integer expert{section, "expert"};
+  Integer expert_tensor{section, "expert_tensor"};
+  Given<ExpertExchange> expert_exchange{section, "expert_exchange"};
+  Flag expert_overlap{section, "expert_overlap"};
   Flag sequence_parallel{section, "sequence_parallel"};
   Flag tensor_overlap{section, "tensor_overlap"};
   Flag transfers_divided{section, "transfers_divided"};

@@ -179,6 +179,86 @@ void check_sharding(const Specification& spec, const Parallelism& job) {
                     sharers, job.sharding.group));
 }
 
+/// The legal degrees next to one that does not divide: "4 or 8".
+std::string nearest_divisors(std::int64_t of, std::int64_t degree) {
+  if (degree >= of) return fmt::format("{}", of);
+  std::int64_t below = degree, above = degree;
+  while (of % below != 0) --below;
+  while (of % above != 0) ++above;
+  return below == above ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
+}
+
+void check_expert_degrees(const PipelineKeys& keys, const TransformerSpec& model,
+                          const Mesh& mesh) {
+  const Experts& experts = *model.experts;
+  if (experts.count % mesh.expert != 0)
+    keys.expert.refuse(fmt::format("{} experts cannot be divided among {} GPUs; use {}",
+                                   experts.count, mesh.expert,
+                                   nearest_divisors(experts.count, mesh.expert)));
+  if (mesh.expert_tensor != 1 && mesh.expert_tensor != mesh.size(Axis::tensor))
+    keys.expert_tensor.refuse(fmt::format(
+        "either the tensor ranks divide experts, too, or nobody does: use 1 or {}, got {}",
+        mesh.size(Axis::tensor), mesh.expert_tensor));
+  else if (experts.width % mesh.expert_tensor != 0)
+    keys.expert_tensor.refuse(
+        fmt::format("{} does not divide the {} columns of an expert (expert_ffn_hidden_size)",
+                    mesh.expert_tensor, experts.width));
+  for (const int width : mesh.width.values()) {
+    const std::int64_t gpus = std::int64_t{width} * mesh.replica_gpus();
+    const std::int64_t parts = std::int64_t{mesh.expert} * mesh.expert_tensor;
+    if (gpus % parts == 0) continue;
+    keys.expert.refuse(fmt::format(
+        "expert {} x expert_tensor {} do not divide the {} GPUs of a position (width x context x "
+        "tensor)",
+        mesh.expert, mesh.expert_tensor, gpus));
+    return;
+  }
+}
+
+/// Passes run together only where no other device waits for one of them.
+void check_expert_overlap(const Specification& spec, const Parallelism& job) {
+  const auto& key = spec.pipeline.expert_overlap;
+  if (!key.value_or(false) || job.schedule == nullptr) return;
+  const bool one_by_one = job.schedule->flushes() && !job.schedule->asynchronous;
+  if (!one_by_one || (job.shape.chunks < 2 && job.shape.depth > 1))
+    key.refuse(fmt::format(
+        "a backward and the next forward of '{}' wait for one another on other devices; "
+        "it needs a schedule with chunks that flushes (interleaved-1f1b) or one stage",
+        job.schedule->name));
+  else if (job.lowering.transfers == Transfers::coupled)
+    key.refuse("passes that run together need transfers that do not hold a device; 'coupled' do");
+}
+
+/// What those have in common that divide experts.
+void check_experts(const Specification& spec, const Parallelism& job) {
+  const PipelineKeys& keys = spec.pipeline;
+  const TransformerSpec* model = spec.transformer();
+  if (model == nullptr || !model->experts) {
+    for (const auto* key : {&keys.expert, &keys.expert_tensor})
+      if (key->value_or(1) > 1) key->refuse("the model has no experts (num_experts)");
+    if (keys.expert_overlap.value_or(false))
+      keys.expert_overlap.refuse("the model has no experts (num_experts)");
+    return;
+  }
+  check_expert_degrees(keys, *model, job.mesh);
+  const bool sequence = job.sequence_parallel || keys.sequence_parallel.broken;
+  if (job.mesh.size(Axis::tensor) > 1 && !sequence)
+    keys.tensor.refuse(
+        "with experts, tensor ranks divide their tokens, too: it needs sequence_parallel, as in "
+        "Megatron-LM");
+  check_expert_overlap(spec, job);
+  if (job.schedule != nullptr && job.schedule->asynchronous)
+    keys.expert.refuse(
+        fmt::format("the replicas of '{}' wait for no other, so they cannot "
+                    "exchange tokens",
+                    job.schedule->name));
+  if (job.sharding.what > Sharded::optimizer || job.sharding.hybrid() ||
+      (job.sharding.sharded() && !job.sharding.gathers_in_reduction()))
+    keys.section.refuse(keys.shard.there ? "shard" : "distributed_optimizer",
+                        "with experts, the optimizer's states can be divided, among all, and "
+                        "gathered after the step; nothing else yet");
+}
+
 bool shape_known(const Section& model) {
   const auto fine = [&](const char* key) { return model.has(key) && !model.broken(key); };
   return fine("num_attention_heads") && fine("hidden_size") && fine("seq_length") &&
@@ -196,8 +276,10 @@ Sharding sharding_of(const Specification& spec, const Parallelism& job) {
         fmt::format("'shard: {}' says the contrary; leave out one of the two",
                     kShardedNames[static_cast<std::size_t>(*keys.shard.value)]));
   Sharding out{.what = asked_sharding(keys), .sharers = sharers};
+  const int expert_sharers = job.mesh.expert_sharers(0);
+  out.expert_sharers = expert_sharers;
   // Of a single replica nothing is divided, as in Megatron-LM.
-  if (sharers == 1 && !keys.width.broken) return {};
+  if (sharers == 1 && expert_sharers == 1 && !keys.width.broken) return {};
   if (keys.shard_group.value == 1) return {};
   constexpr std::int64_t kMost = 1'000'000;
   out.group = static_cast<int>(std::min(keys.shard_group.value_or(sharers), kMost));
@@ -229,9 +311,24 @@ void check_shares(const Specification& spec, const Parallelism& job) {
   refuse_given_costs(spec, job);
   const TransformerSpec* model = spec.transformer();
   if (model == nullptr || spec.layer_profile() || !shape_known(spec.model->section)) return;
+  check_experts(spec, job);
   check_division(keys, *model, job.mesh.size(Axis::tensor), job.sequence_parallel);
   check_context(keys, *model, job.mesh, job.sequence_parallel);
   check_context_exchange(keys, *model, job.mesh);
+}
+
+void set_experts(const Specification& spec, Parallelism& job) {
+  const PipelineKeys& keys = spec.pipeline;
+  const TransformerSpec* model = spec.transformer();
+  if (model == nullptr || !model->experts) return;
+  const Experts& experts = *model->experts;
+  job.mesh.expert = static_cast<int>(keys.expert.value_or(1));
+  job.mesh.expert_tensor =
+      static_cast<int>(keys.expert_tensor.value_or(job.mesh.size(Axis::tensor)));
+  job.mesh.routing = {.once_per_node = keys.expert_exchange.value == ExpertExchange::once_per_node,
+                      .per_token = experts.top_k,
+                      .parts = experts.groups,
+                      .parts_per_token = experts.groups_per_token};
 }
 
 void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mesh& mesh,
@@ -262,7 +359,8 @@ StageCostOptions cost_options(const Parallelism& job) {
           .sharding = job.sharding,
           .muon = job.muon,
           .stack = job.stack,
-          .tensor_sum = job.tensor_sum};
+          .tensor_sum = job.tensor_sum,
+          .expert = {std::max(1, job.mesh.expert), job.mesh.expert_tensor}};
 }
 
 }  // namespace penstock

@@ -167,6 +167,24 @@ std::uint64_t count_ops(const ScheduleShape& shape) {
   return per_device * shape.depth * round;
 }
 
+namespace {
+
+/// Puts each forward that follows a backward before it, to run together with it.
+void pair_passes(OpLists& order) {
+  for (int d = 0; d < order.devices(); ++d) {
+    for (std::uint32_t g = order.begin(d); g + 1 < order.end(d); ++g) {
+      const bool backward =
+          order[g].kind == OpKind::backward || order[g].kind == OpKind::backward_input;
+      if (!backward || order[g + 1].kind != OpKind::forward || order[g + 1].has(Op::paired))
+        continue;
+      std::swap(order[g], order[g + 1]);
+      order[g++].flags |= Op::paired;
+    }
+  }
+}
+
+}  // namespace
+
 Program lower(const Schedule& schedule, const ScheduleShape& shape,
               const LoweringOptions& options) {
   const std::uint64_t size = count_ops(shape);
@@ -179,6 +197,7 @@ Program lower(const Schedule& schedule, const ScheduleShape& shape,
   OpLists order;
   order.reserve(shape.depth, size / shape.batches);  // what is not needed is not touched
   schedule.append_order(shape, order);
+  if (options.pairs) pair_passes(order);
 
   Program program;
   program.schedule = schedule.name;

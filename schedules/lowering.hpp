@@ -17,6 +17,10 @@ struct LoweringOptions {
   /// The reduction runs beside the next batch (2BW's cost model).
   bool detached_reductions = false;
   bool reduces_within = false;  ///< Mesh::reduces_within
+  /// A backward and the forward that comes next run together, forward first (Op::paired): the
+  /// combined 1F1B of Megatron-LM, in which one computes while the tokens of the other one are
+  /// exchanged.
+  bool pairs = false;
   bool gathers = false;  ///< an update's weights are gathered in each stage's first F (Op::gathers)
 
   bool operator==(const LoweringOptions&) const = default;

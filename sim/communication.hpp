@@ -38,7 +38,7 @@ struct CommunicationByDimension {
   /// The axes of exchanges inside of ops that are told: those of ranks, and others that are used.
   std::vector<Axis> axes() const {
     std::vector<Axis> told(kInnerAxes.begin(), kInnerAxes.end());
-    for (const Axis axis : {Axis::host, Axis::data})
+    for (const Axis axis : {Axis::host, Axis::data, Axis::expert})
       if (inner[static_cast<std::size_t>(axis)].bytes > 0) told.push_back(axis);
     return told;
   }

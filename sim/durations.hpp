@@ -40,6 +40,7 @@ class Durations {
       if (added)
         add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], prices,
                 input.program.placement);
+      add_pairs(input, static_cast<int>(d), prices);
     }
   }
 
@@ -79,6 +80,40 @@ class Durations {
     OfPass usual, stored;  // stored: of microbatches of which everything is
     double saving_s;
   };
+
+  /// Adds what pairs of a device exchange where one computes while the other one's tokens go to
+  /// their experts.
+  void add_pairs(const SimulationInput& input, int device, const CollectivePrices& prices) {
+    const std::vector<AxisCollective>& made = input.traffic.collectives();
+    if (std::ranges::find(made, Axis::expert, &AxisCollective::axis) == made.end()) return;
+    for (std::uint32_t g = ops_.begin(device); g + 1 < ops_.end(device); ++g) {
+      if (!ops_[g].has(Op::paired)) continue;
+      const Op &op = ops_[g], &other = ops_[g + 1];
+      const auto [pair, added] = pairs_.try_emplace(pair_of(device, g), 0);
+      if (!added) continue;
+      const std::vector<StageCosts>& costs =
+          input.unlike == nullptr
+              ? input.costs
+              : input.unlike->costs[input.unlike->kind[static_cast<std::size_t>(device)]];
+      const double a_s = own_compute_s(op, device), b_s = own_compute_s(other, device);
+      const double both_s = a_s + b_s;
+      const Recipe recipe =
+          joined(costs[op.stage].pass(op)[op].recipe, both_s > 0 ? a_s / both_s : 0.5,
+                 costs[other.stage].pass(other)[other].recipe);
+      pair->second = exposed_s(recipe, both_s, [&](const Segment& segment) {
+        return price_at(prices, {segment.axis, segment.what}).seconds(segment);
+      });
+    }
+  }
+
+  /// Of all pairs that are alike.
+  using Pair = std::array<std::size_t, 4>;
+  Pair pair_of(int device, std::uint32_t g) const {
+    const Op &op = ops_[g], &other = ops_[g + 1];
+    const std::size_t first = first_[static_cast<std::size_t>(device)];
+    return {first + op.stage, first + other.stage, static_cast<std::size_t>(other.kind),
+            (op.has(Op::stored) ? 1U : 0U) + (other.has(Op::stored) ? 2U : 0U)};
+  }
 
   void add_row(const std::vector<StageCosts>& costs, const CollectivePrices& prices,
                const Placement& placement) {
@@ -121,7 +156,10 @@ class Durations {
     const Op& backward = ops_[g + 1];
     const Time other = alone(backward, device);
     const double saving_s = pair_saving_s(row(op, device).saving_s, row(backward, device).saving_s);
-    return {time.compute_s + other.compute_s - saving_s, time.exchange_s + other.exchange_s};
+    const double compute_s = time.compute_s + other.compute_s - saving_s;
+    if (const auto merged = pairs_.find(pair_of(device, g)); merged != pairs_.end())
+      return {compute_s, merged->second};
+    return {compute_s, time.exchange_s + other.exchange_s};
   }
   Time alone(const Op& op, int device) const {
     const OfStage& stage = row(op, device);
@@ -137,6 +175,7 @@ class Durations {
   std::size_t stages_;
   std::vector<std::size_t> first_;  // per device: its row
   std::vector<OfStage> times_;      // [row][stage]
+  std::map<Pair, double> pairs_;    // seconds of merged exchanges; empty: nothing is merged
 };
 
 }  // namespace penstock

@@ -105,6 +105,7 @@ Traffic::Traffic(const Program& program, const Cluster& cluster, const Mesh& mes
   for (auto& of_axis : first_collective_) of_axis.fill(kNoOp);
   ranks_.fill(1);
   for (const Axis axis : kInnerAxes) ranks_[static_cast<std::size_t>(axis)] = mesh.size(axis);
+  ranks_[static_cast<std::size_t>(Axis::expert)] = std::max(1, mesh.expert);
   Network network(cluster);
   add_messages(program, mesh, network);
   add_reductions(program, cluster, mesh, reductions, network);
@@ -152,11 +153,12 @@ void Traffic::add_reductions(const Program& program, const Cluster& cluster, con
       add_reduction(p, -1, {}, options, network);
       continue;
     }
-    const auto groups = reduction_groups(program.placement, mesh, p);
     if (!program.asynchronous) {
-      add_reduction(p, -1, reduction_phases(options, groups, node_of), options, network);
+      add_reduction(p, -1, reduction_phases(options, program.placement, mesh, p, node_of), options,
+                    network);
       continue;
     }
+    const auto groups = reduction_groups(program.placement, mesh, p);
     for (std::size_t r = 0; r < groups.front().size(); ++r) {
       std::vector<std::vector<CollectivePhase>> ranks;
       for (const std::vector<int>& gpus : groups)
@@ -204,19 +206,24 @@ void Traffic::order_buckets(const Program& program) {
   }
 }
 
-/// The groups that divide a position's weights are priced together and go in lockstep; each device
-/// has the flows that its own GPUs send.
-void Traffic::add_shard_groups(const AxisCollective& of, const Program& program,
-                               const Cluster& cluster, const Mesh& mesh, Network& network) {
+/// The groups that divide a position's weights, or its experts, are priced together and go in
+/// lockstep; each device has the flows that its own GPUs send.
+void Traffic::add_groups_of_positions(const AxisCollective& of, const Program& program,
+                                      const Cluster& cluster, const Mesh& mesh, Network& network) {
+  const bool experts = of.axis == Axis::expert;
   std::vector<int> device_of(static_cast<std::size_t>(cluster.devices()), -1);
   for (std::size_t d = 0; d < mesh.gpus.size(); ++d)
     for (const int gpu : mesh.gpus[d]) device_of[index(gpu)] = static_cast<int>(d);
   const std::size_t first = transfers_.size();
   transfers_.resize(first + mesh.gpus.size());
   for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(program.placement.depth()); ++p) {
-    if (program.placement.mirror_of(p) < p) continue;  // is there with its mirror
-    const GpuGroups groups = cut_into(reduction_groups(program.placement, mesh, p), shard_group_);
-    const auto phases = phases_of({of.what}, groups, [&](int gpu) { return cluster.node_of(gpu); });
+    // Who divides weights is there with its mirror; who divides experts is not.
+    if (!experts && program.placement.mirror_of(p) < p) continue;
+    const GpuGroups groups =
+        experts ? expert_groups(program.placement, mesh, p)
+                : cut_into(reduction_groups(program.placement, mesh, p), shard_group_);
+    const Exchange exchange{.what = of.what, .routing = experts ? mesh.routing : TokenRouting{}};
+    const auto phases = phases_of(exchange, groups, [&](int gpu) { return cluster.node_of(gpu); });
     const std::vector<Transfer::Phase> whole = priced(phases, network);
     for (std::size_t i = 0; i < phases.size(); ++i) {
       for (const GpuGroups::value_type& group : groups) {
@@ -240,8 +247,10 @@ void Traffic::add_shard_groups(const AxisCollective& of, const Program& program,
 
 void Traffic::add_collectives(const AxisCollective& of, const Program& program,
                               const Cluster& cluster, const Mesh& mesh, Network& network) {
-  const bool host = of.axis == Axis::host, sharded = of.axis == Axis::data;
-  if (!host && !sharded && mesh.size(of.axis) == 1) return;
+  const bool host = of.axis == Axis::host;
+  const bool of_positions = of.axis == Axis::data || of.axis == Axis::expert;
+  if (of.axis == Axis::expert && mesh.expert < 2) return;
+  if (!host && !of_positions && mesh.size(of.axis) == 1) return;
   ranks_[index(static_cast<int>(of.axis))] = std::max(2, ranks(of.axis));
   const auto alike = std::ranges::find_if(collectives_, [&](const AxisCollective& known) {
     return !host && known.axis == of.axis && flows_alike(known.what, of.what);
@@ -261,7 +270,7 @@ void Traffic::add_collectives(const AxisCollective& of, const Program& program,
   const bool by_rank = traits(of.axis).by_rank;
   const auto node_of = [&](int gpu) { return by_rank ? 0 : cluster.node_of(gpu); };
   const std::size_t first = transfers_.size();
-  if (sharded) add_shard_groups(of, program, cluster, mesh, network);
+  if (of_positions) add_groups_of_positions(of, program, cluster, mesh, network);
   transfers_.resize(first + mesh.gpus.size());
   for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
     Transfer& ring = transfers_[first + index(device)];
@@ -269,7 +278,7 @@ void Traffic::add_collectives(const AxisCollective& of, const Program& program,
     ring.axis = of.axis;
     ring.what = of.what;
     ring.source = device;
-    if (sharded) continue;
+    if (of_positions) continue;
     if (host)
       ring.phases = {
           host_copies(mesh.gpus[index(device)], of.what == Collective::copy_out, network)};
@@ -321,8 +330,10 @@ bool Traffic::in_turn(const Transfer& one, const Transfer& other) const {
   if (one.kind == Transfer::Kind::collective) {
     const bool sharded = one.axis == Axis::data, other_sharded = other.axis == Axis::data;
     if (sharded != other_sharded) return false;  // they go side by side
+    // Groups of a position are priced together.
+    const bool together = one.axis == other.axis && (sharded || one.axis == Axis::expert);
     return one.source == other.source ||
-           (sharded && placement_.position_of(one.source) == placement_.position_of(other.source));
+           (together && placement_.position_of(one.source) == placement_.position_of(other.source));
   }
   if (one.kind != Transfer::Kind::reduction || !reductions_hold_) return false;
   const std::uint32_t position = placement_.position_of(other.source);

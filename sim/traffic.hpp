@@ -102,8 +102,8 @@ class Traffic {
   void order_buckets(const Program& program);
   void add_collectives(const AxisCollective& collective, const Program& program,
                        const Cluster& cluster, const Mesh& mesh, Network& network);
-  void add_shard_groups(const AxisCollective& collective, const Program& program,
-                        const Cluster& cluster, const Mesh& mesh, Network& network);
+  void add_groups_of_positions(const AxisCollective& collective, const Program& program,
+                               const Cluster& cluster, const Mesh& mesh, Network& network);
   void add_norms(const Program& program);
   /// The first two that may use a link at once.
   struct Users {

@@ -45,22 +45,37 @@ struct UnderProducts {
   double layers = 0;
 };
 
+/// Holds what is sent to experts in an op and what comes back, in so many layers: gradients come
+/// back first. What experts compute lies between the two.
+struct Tokens {
+  int calls = 0;
+  std::int64_t bytes = 0, back_bytes = 0;  ///< of a call
+  double experts_s = 0;                    ///< of all
+  bool first = false;                      ///< they go before the op computes anything
+};
+
 /// Puts together the recipe of an op that computes for so many seconds.
 class RecipeOf {
  public:
-  RecipeOf(const StageJob& job, int layers, double compute_s, const LayerProducts& forward)
-      : job_(job), layers_(layers), compute_s_(compute_s), forward_(forward) {}
+  RecipeOf(const StageJob& job, int layers, double compute_s, const LayerProducts& forward,
+           std::int64_t copied_bytes)
+      : job_(job),
+        layers_(layers),
+        compute_s_(compute_s),
+        forward_(forward),
+        copied_bytes_(copied_bytes) {}
 
   /// The rings go round one after the other; `copies`: with the host, beside all of it.
   /// `context`: what is exchanged before attention, and after it.
   Recipe recipe(const std::vector<RingAttention>& rings, const Exchanges& context,
-                const Exchanges& tensor, const UnderProducts& under,
+                const Exchanges& tensor, const UnderProducts& under, const Tokens& tokens,
                 std::optional<Collective> copies) {
     const bool rings_go = job_.context > 1 && layers_ > 0 && !rings.empty();
-    const auto copied = copies ? std::llround(offloaded_bytes(job_, layers_)) : 0;
+    const std::int64_t copied = copies ? copied_bytes_ : 0;
     recipe_.times =
         rings_go ? layers_ : std::max(tensor.most_calls(), under.exchanges.most_calls());
-    if (context.most_calls() > 0) recipe_.times = std::max(recipe_.times, layers_);
+    if (context.most_calls() > 0 || tokens.calls > 0)
+      recipe_.times = std::max(recipe_.times, layers_);
     if (recipe_.times == 0 && copied > 0) recipe_.times = layers_;
     if (recipe_.times == 0) return {};
     if (copied > 0)
@@ -77,7 +92,7 @@ class RecipeOf {
     append_under_products(under);
     for (const RingAttention& ring : rings)
       if (rings_go && ring.calls > 0) append_ring(ring);
-    const std::int8_t computed = append({.after = before_, .share = 1 - hiding_});
+    const std::int8_t computed = append_computing(tokens);
     append_exchange(context, Collective::reduce_scatter, computed, Axis::context);
     append_exchange(tensor, Collective::reduce_scatter, computed);
     append_exchange(tensor, Collective::all_reduce, computed);
@@ -100,6 +115,30 @@ class RecipeOf {
                    .calls = calls,
                    .bytes = bytes});
   }
+  /// Appends what nothing hides under, and the tokens that go to experts and come back. Returns the
+  /// segment behind which the op has computed all.
+  std::int8_t append_computing(const Tokens& tokens) {
+    const auto exchange = [&](std::int64_t bytes, std::int8_t after) {
+      return append({.lane = Lane::exchange,
+                     .axis = Axis::expert,
+                     .what = Collective::all_to_all,
+                     .after = after,
+                     .calls = tokens.calls,
+                     .bytes = bytes * tokens.calls});
+    };
+    if (tokens.calls == 0) return append({.after = before_, .share = 1 - hiding_});
+    const double experts = share_of(tokens.experts_s), rest = 1 - hiding_ - experts;
+    if (tokens.first) {
+      const std::int8_t sent = exchange(tokens.bytes, before_);
+      const std::int8_t computed = append({.after = sent, .share = experts});
+      return append({.after = exchange(tokens.back_bytes, computed), .share = rest});
+    }
+    const std::int8_t sent = exchange(tokens.bytes, append({.after = before_, .share = rest}));
+    const std::int8_t computed = append({.after = sent, .share = experts});
+    exchange(tokens.back_bytes, computed);
+    return computed;
+  }
+
   /// Returns the share of the op that so many seconds are, of what nothing hides under yet.
   double share_of(double seconds) const {
     return compute_s_ > 0 ? std::min(1 - hiding_, seconds / compute_s_) : 0;
@@ -141,6 +180,7 @@ class RecipeOf {
   int layers_;
   double compute_s_;
   LayerProducts forward_;
+  std::int64_t copied_bytes_;
   Recipe recipe_{};
   std::int8_t before_ = Segment::kNone, window_ = Segment::kNone;
   double hiding_ = 0;
@@ -185,26 +225,60 @@ void add_context(const StageJob& job, Exchanges& exchanges, int layers, bool gra
   }
 }
 
+/// Sums over the kinds of a stage's layers.
+struct OfStage {
+  int layers = 0, again = 0, attention_again = 0;
+  int passes = 0, passes_again = 0;  ///< tensor ranks gather and sum so often
+  int experts = 0, experts_again = 0;
+  double products_again = 0;  ///< layers whose products are made again
+
+  explicit OfStage(const StageKinds& kinds) {
+    constexpr auto kExperts = static_cast<std::size_t>(ProductClass::experts);
+    for (const auto& [job, count] : kinds) {
+      const int once_more = job.layers_again(count);
+      layers += count.layers;
+      again += once_more;
+      attention_again += job.makes_attention_again() ? once_more : 0;
+      passes += job.forward.sums * count.layers;
+      passes_again += job.again.sums * once_more;
+      experts += job.forward.class_flops[kExperts] > 0 ? count.layers : 0;
+      experts_again += job.again.class_flops[kExperts] > 0 ? once_more : 0;
+      products_again += once_more * job.again.product_flops / job.forward.product_flops;
+    }
+  }
+};
+
+/// Returns the bytes of copies of a microbatch's tokens that a GPU has, one for each of a token's
+/// experts, in a type with elements of so many bytes.
+std::int64_t token_bytes(const StageJob& job, double element_bytes) {
+  if (!job.model.experts) return 0;
+  const double tokens = job.b * static_cast<double>(job.model.seq_length) / job.tensor.degree;
+  return std::llround(tokens * job.model.experts->top_k *
+                      static_cast<double>(job.model.hidden_size) * element_bytes);
+}
+
 }  // namespace
 
-void set_recipes(const StageJob& job, int layers, bool first, bool last,
-                 const LayerProducts& forward_s, PassCosts& c) {
-  if (job.tensor.degree == 1 && job.context == 1 && job.recompute.offload == 0) return;
+void set_recipes(const StageKinds& kinds, bool first, bool last, const LayerProducts& forward_s,
+                 PassCosts& c) {
+  const StageJob& job = kinds.front().job;
+  const OfStage of(kinds);
+  const int layers = of.layers;
+  const bool experts = job.expert.degree > 1 && of.experts > 0;
+  if (job.tensor.degree == 1 && job.context == 1 && job.recompute.offload == 0 && !experts) return;
   const std::int64_t x = std::llround(job.model.layer_input_bytes(job.b));
   const std::int64_t numbers = std::llround(4 * job.b * static_cast<double>(job.model.seq_length));
   const bool sequence = job.tensor.sequence;
   const Collective reduces = sequence ? Collective::reduce_scatter : Collective::all_reduce;
-  const int passes = job.forward.sums * layers;
+  const int passes = of.passes;
   Exchanges forward, input, weight;
   UnderProducts under_forward, under_input, under_weight;
   if (job.tensor.degree > 1) {
     const bool hides = job.tensor.overlap;
     under_forward.layers = under_weight.layers = layers;
-    under_input.layers =
-        layers + job.layers_again(layers) * job.again.product_flops / job.forward.product_flops;
+    under_input.layers = layers + of.products_again;
     add_passes(job, hides ? under_forward.exchanges : forward, x, passes);
-    add_passes(job, hides ? under_input.exchanges : input, x,
-               passes + job.again.sums * job.layers_again(layers));
+    add_passes(job, hides ? under_input.exchanges : input, x, passes + of.passes_again);
     if (sequence && !job.keeps_gathered())
       (hides ? under_weight.exchanges : weight)
           .add_calls(Collective::all_gather, narrow_bytes(job, x), passes);
@@ -224,7 +298,7 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last,
   under_backward.exchanges.add_exchanges(under_weight.exchanges);
   under_backward.layers += under_weight.layers;
   // Attention that is computed again goes round again, before that of I.
-  const int again = job.makes_attention_again() ? job.layers_again(layers) : 0;
+  const int again = of.attention_again;
   const RingAttention there{layers, layers, layers}, once_more{again, again, again},
       back{2 * layers, 2 * layers, layers};
   Exchanges context, context_back;
@@ -235,19 +309,38 @@ void set_recipes(const StageJob& job, int layers, bool first, bool last,
     // Attention that is computed again gathers again, and so does its backward.
     add_context(job, context_back, again, false);
   }
+  // Where the neighbours that divide an expert are several, each needs the tokens of all.
+  const std::int64_t copies = token_bytes(job, job.model.element_bytes());
+  if (job.expert.tensor > 1 && of.experts > 0) {
+    const auto add_gathered = [&](Exchanges& exchanges, int calls) {
+      exchanges.add_calls(Collective::all_gather, job.expert.tensor * copies, calls);
+      exchanges.add_calls(Collective::reduce_scatter, job.expert.tensor * copies, calls);
+    };
+    add_gathered(forward, of.experts);
+    add_gathered(input, of.experts + of.experts_again);
+    add_gathered(whole_backward, of.experts + of.experts_again);
+  }
+  const auto tokens = [&](int calls, double experts_s, bool at_first) {
+    return experts ? Tokens{calls, copies, copies, experts_s, at_first} : Tokens{};
+  };
+  const double experts_s = layers * forward_s.experts_s;
+  const double again_s = of.experts > 0 ? experts_s * of.experts_again / of.experts : 0;
+  const int calls_back = of.experts + of.experts_again;
   using Rings = std::vector<RingAttention>;
   const auto set = [&](OpKind kind, const Exchanges& of_context, const Exchanges& exchanges,
-                       const UnderProducts& under, const Rings& rings,
-                       std::optional<Collective> copies) {
-    c[kind].recipe = RecipeOf(job, layers, c[kind].seconds, forward_s)
-                         .recipe(ring ? rings : Rings{}, of_context, exchanges, under, copies);
+                       const UnderProducts& under, const Rings& rings, const Tokens& to_experts,
+                       std::optional<Collective> copying) {
+    c[kind].recipe =
+        RecipeOf(job, layers, c[kind].seconds, forward_s, std::llround(offloaded_bytes(kinds)))
+            .recipe(ring ? rings : Rings{}, of_context, exchanges, under, to_experts, copying);
   };
-  set(OpKind::forward, context, forward, under_forward, {there}, Collective::copy_out);
+  set(OpKind::forward, context, forward, under_forward, {there},
+      tokens(of.experts, experts_s, false), Collective::copy_out);
   set(OpKind::backward, context_back, whole_backward, under_backward, {once_more, back},
-      Collective::copy_in);
+      tokens(calls_back, 2 * experts_s + again_s, true), Collective::copy_in);
   set(OpKind::backward_input, context_back, input, under_input, {once_more, back},
-      Collective::copy_in);
-  set(OpKind::backward_weight, {}, weight, under_weight, {}, {});
+      tokens(calls_back, experts_s + again_s, true), Collective::copy_in);
+  set(OpKind::backward_weight, {}, weight, under_weight, {}, {}, {});
 }
 
 }  // namespace penstock

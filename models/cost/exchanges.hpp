@@ -7,13 +7,14 @@
 
 namespace penstock {
 
-/// Seconds of a layer's forward: of attention, and of the products of its matrices.
+/// Seconds of a layer's forward, the mean over a stage's layers: of attention, of the products of
+/// its matrices, and of these (with what is between them) those of routed experts.
 struct LayerProducts {
-  double attention_s = 0, products_s = 0;
+  double attention_s = 0, products_s = 0, experts_s = 0;
 };
 
 /// Sets the recipes of a stage's ops, whose seconds are known.
-void set_recipes(const StageJob& job, int layers, bool first, bool last,
-                 const LayerProducts& forward, PassCosts& costs);
+void set_recipes(const StageKinds& kinds, bool first, bool last, const LayerProducts& forward,
+                 PassCosts& costs);
 
 }  // namespace penstock

@@ -100,10 +100,6 @@ double offloaded_bytes(const StageKinds& kinds) {
   return kinds.front().job.recompute.offload * layers_bytes(kinds);
 }
 
-double offloaded_bytes(const StageJob& job, int layers) {
-  return offloaded_bytes({{job, {layers, job.recompute.recomputed(layers)}}});
-}
-
 double passed_bytes(const StageJob& job) {
   return job.model.element_bytes() * job.b * static_cast<double>(job.model.seq_length) *
          static_cast<double>(job.model.key_size() + job.model.value_size()) / job.tensor.degree;

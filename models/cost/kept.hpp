@@ -14,10 +14,8 @@ void set_kept_bytes(const StageKinds& kinds, bool first, bool last, PassCosts& c
 /// what its kernels keep (with flash attention, in 16 bits).
 double layer_bytes(const StageJob& job, LayerParts again = {});
 
-/// Returns what a microbatch keeps of a stage's layers in the memory of the host, in bytes; by a
-/// job alone, of so many layers of its kind.
+/// Returns what a microbatch keeps of a stage's layers in the memory of the host, in bytes.
 double offloaded_bytes(const StageKinds& kinds);
-double offloaded_bytes(const StageJob& job, int layers);
 
 /// Returns keys and values of a layer that a context rank passes on, in bytes.
 double passed_bytes(const StageJob& job);

@@ -16,12 +16,11 @@ std::string kernel_type(const TransformerSpec& model, ProductClass of) {
   return type == NumberType::model ? model.compute_type : std::string(facts_of(type).kernels);
 }
 
-/// Adds the three products of a matrix of so many rows and columns on a rank.
-bool add_products(const StageJob& job, ProductClass of, double rows, double columns,
+/// Adds the three products of so many tokens and a matrix of so many rows and columns on a rank.
+bool add_products(const StageJob& job, ProductClass of, double tokens, double rows, double columns,
                   KernelLayer& sum) {
   const KernelTimes& times = *job.device.kernel_times;
   const std::string type = kernel_type(job.model, of);
-  const double tokens = job.b * static_cast<double>(job.model.seq_length);
   const auto shape = [&](ProductPass pass) { return pass_shape(pass, tokens, rows, columns); };
   const auto forward = times.product_s(type, shape(ProductPass::forward));
   if (!forward) return false;
@@ -30,6 +29,47 @@ bool add_products(const StageJob& job, ProductClass of, double rows, double colu
   sum.input_s += longer * *times.product_s(type, shape(ProductPass::input));
   const double sum_bytes = std::min(kMasterSumBytes, job.model.bytes.gradients);
   sum.weight_s += longer * *times.accumulated_s(type, shape(ProductPass::weight), sum_bytes);
+  return true;
+}
+
+/// Adds the grouped products of routed experts. What was measured contains routing and permutation
+/// and the activation, which modules count by what they move; I and W take what is left, and W
+/// reads and writes the sums of gradients. False where there are no measured ones; fp8's stand for
+/// other types of 8 bits.
+bool add_experts(const StageJob& job, KernelLayer& sum) {
+  const KernelTimes& times = *job.device.kernel_times;
+  const TransformerSpec& model = job.model;
+  const Experts& experts = *model.experts;
+  const double tokens =
+      job.b * static_cast<double>(model.seq_length) / job.tensor.degree * job.expert.parts();
+  const ExpertsShape shape{.tokens = tokens,
+                           .hidden = static_cast<double>(model.hidden_size),
+                           .inter = static_cast<double>(experts.width),
+                           .topk = static_cast<double>(experts.top_k),
+                           .experts = static_cast<double>(experts.count),
+                           .gated = model.form().gated_mlp,
+                           .tp = static_cast<double>(job.expert.tensor),
+                           .ep = static_cast<double>(job.expert.degree)};
+  const std::string type = kernel_type(model, ProductClass::experts);
+  std::optional<double> seconds = times.experts_s(type, shape);
+  for (const char* other : {"fp8", "fp8_block"})
+    if (!seconds && type != model.compute_type) seconds = times.experts_s(other, shape);
+  if (!seconds) return false;
+  double moved = 0;
+  for (const Module& m : job.layer.modules())
+    if (m.again_with.overlaps(LayerPart::moe) && m.kind == Module::Kind::elementwise &&
+        !m.again_with.overlaps(LayerPart::shared_experts))
+      moved += static_cast<double>(m.moved.divided + m.moved.whole) / job.tensor.degree;
+  const double bytes_per_s = job.device.memory_bytes_per_s * job.device.memory_efficiency;
+  const double tokens_here = job.b * static_cast<double>(model.seq_length);
+  const double products_s =
+      std::max(0.0, *seconds - tokens_here * moved * model.element_bytes() / bytes_per_s);
+  const double sums = 2 * std::min(kMasterSumBytes, model.bytes.gradients) *
+                      static_cast<double>(job.layer.expert_parameters());
+  sum.experts_s = products_s;
+  sum.forward_s += products_s;
+  sum.input_s += products_s;
+  sum.weight_s += products_s + sums / bytes_per_s;
   return true;
 }
 
@@ -43,7 +83,9 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
                              static_cast<double>(model.num_attention_heads) / t,
                              std::max(1.0, kv_heads / t), head};
   const KernelTimes& times = *job.device.kernel_times;
-  const auto kind = model.form().causal ? AttentionKind::causal : AttentionKind::full;
+  const auto kind = model.latent          ? AttentionKind::mla
+                    : model.form().causal ? AttentionKind::causal
+                                          : AttentionKind::full;
   auto seconds = times.attention_s(kind, kernel_type(model, ProductClass::attention), shape);
   if (!seconds) seconds = times.attention_s(kind, model.compute_type, shape);  // assumed no faster
   if (!seconds) return;
@@ -57,14 +99,22 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
 std::optional<KernelLayer> kernel_layer(const StageJob& job) {
   if (!job.device.kernel_times) return std::nullopt;
   KernelLayer sum;
-  const double t = job.tensor.degree;
+  const double tokens = job.b * static_cast<double>(job.model.seq_length);
+  bool experts = false;
   for (const Module& m : job.layer.modules()) {
     if (m.kind != Module::Kind::product) continue;
-    const bool columns = m.by_columns;
-    if (!add_products(job, m.of, static_cast<double>(m.rows) / (columns ? 1 : t),
+    if (m.divided_by == Module::DividedBy::experts) {
+      experts = true;
+      continue;
+    }
+    const bool columns = m.by_columns, own = m.divided_by == Module::DividedBy::nobody;
+    const double t = own ? 1 : job.tensor.degree;
+    const double here = own && job.tensor.sequence ? tokens / job.tensor.degree : tokens;
+    if (!add_products(job, m.of, here, static_cast<double>(m.rows) / (columns ? 1 : t),
                       static_cast<double>(m.columns) / (columns ? t : 1), sum))
       return std::nullopt;
   }
+  if (experts && !add_experts(job, sum)) return std::nullopt;
   if (job.model.flash_attention) add_attention(job, sum);
   return sum;
 }
@@ -73,7 +123,8 @@ std::optional<KernelLayer> kernel_head(const StageJob& job) {
   if (!job.device.kernel_times) return std::nullopt;
   KernelLayer sum;
   const bool known =
-      add_products(job, ProductClass::head, static_cast<double>(job.model.hidden_size),
+      add_products(job, ProductClass::head, job.b * static_cast<double>(job.model.seq_length),
+                   static_cast<double>(job.model.hidden_size),
                    static_cast<double>(job.model.vocab_rows(job.tensor)), sum);
   return known ? std::optional(sum) : std::nullopt;
 }

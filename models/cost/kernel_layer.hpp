@@ -13,6 +13,7 @@ namespace penstock {
 /// Seconds on each of the GPUs that share a stage.
 struct KernelLayer {
   double forward_s = 0, input_s = 0, weight_s = 0;  ///< of all products
+  double experts_s = 0;                             ///< of these, forward: those of routed experts
   /// Seconds of attention, forward and backward; none: it has no kernel, its products are apart.
   std::optional<double> attention_s = {}, attention_backward_s = {};
 };

@@ -166,6 +166,14 @@ double LayerSeconds::products_s() const {
   return seconds;
 }
 
+double LayerSeconds::experts_s() const {
+  constexpr auto kExperts = static_cast<std::size_t>(ProductClass::experts);
+  const double flops = job_.forward.class_flops[kExperts];
+  if (flops == 0) return 0;
+  if (kernels_ && kernels_->experts_s > 0) return kernels_->experts_s;
+  return products_s() * flops / job_.forward.product_flops;
+}
+
 double LayerSeconds::products_s(const LayerWork& work) const {
   const double seconds = kernels_
                              ? kernels_->forward_s * work.product_flops / job_.forward.product_flops

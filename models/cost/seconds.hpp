@@ -31,6 +31,8 @@ class LayerSeconds {
   double attention_s() const { return attention_s(job_.forward); }
   /// Returns the time of a layer's other products, forward.
   double products_s() const;
+  /// Returns the time of routed experts, forward; 0 where the layer has none.
+  double experts_s() const;
   /// Returns how long memory takes to read or write so many bytes.
   double streaming_s(double bytes) const;
 

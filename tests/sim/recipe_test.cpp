@@ -150,6 +150,29 @@ TEST(Recipe, OfTwoOpsThatRunTogetherIsOneAfterTheOther) {
   EXPECT_EQ(joined({}, 0.5, {}), Recipe{});
 }
 
+/// An F of 6 + 4 s and a B of 8 + 12 s, each with its experts behind an exchange of 4 s and before
+/// another one: one after the other they take 46 s.
+TEST(Recipe, OfTwoOpsWithExpertsOneComputesWhileTheOtherOneExchanges) {
+  const auto tokens = [](std::int8_t after) {
+    return Segment{.lane = Lane::exchange,
+                   .axis = Axis::expert,
+                   .what = Collective::all_to_all,
+                   .after = after,
+                   .calls = 1,
+                   .bytes = 4};
+  };
+  const Recipe forward{{{.share = 0.6}, tokens(0), {.after = 1, .share = 0.4}, tokens(2)}, 1};
+  const Recipe backward{
+      {tokens(Segment::kNone), {.after = 0, .share = 0.4}, tokens(1), {.after = 2, .share = 0.6}},
+      1};
+  const auto seconds = [](const Segment& s) { return static_cast<double>(s.bytes); };
+  EXPECT_DOUBLE_EQ(exposed_s(forward, 10, seconds), 8);
+  EXPECT_DOUBLE_EQ(exposed_s(backward, 20, seconds), 8);
+  const Recipe both = joined(forward, 10.0 / 30, backward);
+  EXPECT_NEAR(exposed_s(both, 30, seconds), 0, 1e-9);
+  EXPECT_NEAR(exposed_s(both, 3, seconds), 13, 1e-9);  // four exchanges, one after the other
+}
+
 TEST(Recipe, OfMoreSegmentsThanEnginesHaveBitsIsABug) {
   Recipe many{{}, 1};
   for (std::size_t i = 0; i < Recipe::kMostSegments; ++i)
