@@ -332,7 +332,7 @@ const std::vector<CommandSpec>& table() {
         {"engine", "E", "auto (default): exact where it is valid", "auto|exact|fluid|simgrid"},
         kFormat,
         {"as", "FORM", "what a table holds; default: by its header",
-         "runs|vtrain|sailor|simumax|kernels|predicted"},
+         "runs|vtrain|sailor|simumax|op-times|kernels|predicted"},
         {"print", "N", "tables: only the scenario of row N (from 1, or its id)"},
         {"rows", "", "list every row of a table"},
         {"profiles", "DIR", "layer times of Sailor's models; default: profiles/ near the file",

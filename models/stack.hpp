@@ -49,6 +49,9 @@ struct StackSpec {
   double forward_host_s = 0;   ///< the host's time for a layer's F
   double backward_host_s = 0;  ///< for B
   double tensor_host_s = 0;    ///< more of each where GPUs share a layer
+  /// Kernels are launched as graphs, of a layer or of the whole step: the host takes none of these
+  /// times, and no op waits for launches (NVIDIA, "Getting Started with CUDA Graphs", 2019).
+  bool cuda_graphs = false;
 
   double link_efficiency = 1;            ///< share of the links' rate that transfers reach
   std::optional<double> link_latency_s;  ///< of a step between nodes, instead of the cluster's

@@ -624,6 +624,9 @@ const std::vector<KeyRow>& table() {
       {"stack", "backward_host", T::quantity, "time of the host to launch a layer's B", D::time},
       {"stack", "tensor_host", T::quantity, "more of each where tensor ranks share a layer",
        D::time},
+      {"stack", "cuda_graphs", T::boolean,
+       "are kernels launched as CUDA graphs? Then no time of the host counts, nor a device's "
+       "`launch`; default false"},
       {"stack", "link_efficiency", T::quantity,
        "share of the links' rate that its transfers reach; default 100%", D::fraction},
       {"stack", "link_latency", T::quantity,

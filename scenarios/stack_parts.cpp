@@ -78,6 +78,7 @@ StackSpec read_stack(const Section& section) {
   stack.overlaps_reduction = section.choice("reduction_overlap").value_or(0) == 1;
   stack.measured_kernels = section.choice("kernels").value_or(0) == 1;
   stack.gathers_again = section.choice("gathered_inputs").value_or(0) == 1;
+  stack.cuda_graphs = section.boolean("cuda_graphs").value_or(false);
   for (const StackNumber& number : kNumbers) {
     if (const auto value = section.number(number.key))
       std::visit([&](auto field) { stack.*field = *value; }, number.field);
@@ -86,6 +87,7 @@ StackSpec read_stack(const Section& section) {
   }
   if (stack.measured_kernels && !section.has("matrix_efficiency"))
     section.refuse("kernels", "'kernels' needs 'matrix_efficiency', for devices without them");
+  if (stack.cuda_graphs) stack.forward_host_s = stack.backward_host_s = stack.tensor_host_s = 0;
   if (stack.allocator_slack.value_or(0) >= 1)
     section.refuse("allocator_slack", "'allocator_slack' must be below 100%");
   for (const char* key : {"matrix_efficiency", "attention_efficiency", "link_efficiency"})
@@ -114,6 +116,7 @@ void apply_to_cluster(const StackSpec& stack, Cluster& cluster) {
       scale_to_machine(node.device, *times);
       node.device.kernel_times = std::make_shared<const KernelTimes>(*std::move(times));
     }
+    if (stack.cuda_graphs) node.device.launch_s = 0;
     if (stack.reserved_bytes) node.device.reserved_bytes = std::llround(*stack.reserved_bytes);
   };
   apply(cluster);

@@ -18,13 +18,15 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PENSTOCK = os.environ.get("PENSTOCK", str(ROOT / "penstock"))
-NEUTRAL = "stack={name: neutral}"
+NEUTRAL = "{name: neutral"
+KERNELS_ALONE = "{base: megatron-kernels"  # nothing of it was fitted on training runs
 PEAKS = {"h100": 989.4e12, "a100-80": 312e12, "v100-32": 125e12, "v100-16": 125e12, "b200": 2250e12, "gb200": 2500e12,
          "b300": 2250e12, "gb300": 2500e12, "mi355x": 2500e12, "h200": 989.4e12, "a100-40": 312e12}
 # Bytes/s that a GPU can send within its node, and by data sheet to others; a set whose clusters say less has `nic`.
 LINKS = {"h100": (450e9, 50e9), "a100-80": (300e9, 25e9), "v100-32": (50e9, 12.5e9), "v100-16": (50e9, 12.5e9),
          "b200": (900e9, 50e9), "gb200": (900e9, 50e9), "b300": (900e9, 100e9), "gb300": (900e9, 100e9), "mi355x": (537.6e9, 50e9), "h200": (450e9, 50e9), "a100-40": (300e9, 12.5e9), "gh200": (150e9, 25e9)}
 NODE = 8   # GPUs
+FREE = "matrix_efficiency,attention_efficiency,forward_traffic,link_efficiency,iteration_overhead"
 FOLDS = 10
 
 
@@ -41,10 +43,15 @@ def deep(row):
 
 
 # Title, file under SHARED (or the project's own), form, what was known to the model, classes, files of classes by id, rows left out and why.
+# For the table of three columns: `kernels`, why measured kernels alone say nothing of it; `others`, the stack that was fitted on other
+# sets (of the program that is most alike, not the one that errs least) and on which, or why there is none; `fitted`, what the
+# board's own prediction had seen of these rows, or `fit`, a stack and its numbers that are fitted on the others of ten folds, or why not;
+# `by_class`: its classes have lines of their own there; `graphs`: all runs launch kernels as CUDA graphs.
 SETS = [
     {"title": "nanotron, H100 (Ultra-Scale Playbook), class C", "file": "data/field/nanotron_A.csv", "form": "runs",
      "known": "13 + 5 numbers of the stack, fitted on these rows; each half by a fit on the other 4.3 % (median)",
      "classes_of": "data/field/nanotron_classes_A.csv", "class": "C",
+     "others": ("megatron", "SimuMax"), "fitted": "on these rows", "by_class": True,
      "left_out": "classes T, P, N, X: host-bound tensor parallelism, an old point-to-point code, 64 nodes, excluded by its author",
      "classes": [("tensor <= 8, depth > 1", lambda row: tensor(1, 8)(row) and deep(row)), ("tensor <= 8", tensor(1, 8)),
                  ("tensor 16", tensor(16, 16)), ("tensor 32", tensor(32, 32))]},
@@ -55,78 +62,100 @@ SETS = [
      "known": "nothing of whether they finished", "left_out": "", "classes": []},
     {"title": "bigscience, A100", "file": "data/field/bigscience_A.csv", "form": "runs",
      "known": "8 numbers of the stack, fitted on 62 of these rows; in ten folds 3.0 % (median)",
+     "others": ("megatron-a100-node", "vTrain, one node"), "fitted": "on 62 of these rows",
      "nic": 6.25e9, "only": column("gpu", "a100-80"), "left_out": "rows on V100, which are a set of their own",
      "classes": [("heads of a multiple of 8", lambda row: int(row["hidden"]) // int(row["heads"]) % 8 == 0),
                  ("other heads", lambda row: int(row["hidden"]) // int(row["heads"]) % 8 != 0)]},
     {"title": "bigscience, V100", "file": "data/field/bigscience_A.csv", "form": "runs",
+     "kernels": "no kernels of V100 were measured", "others": ("megatron-deepspeed", "bigscience, A100"),
+     "fit": ("megatron-deepspeed", "matrix_efficiency,link_efficiency,node_latency,iteration_overhead"),
      "known": "the stack fitted on A100; nothing of V100", "only": column("gpu", "v100-32", "v100-16"), "left_out": "",
      "classes": []},
     {"title": "SimuMax, dense Llama-3 layers on 8 B200", "file": "data/field/simumax_b200.csv", "form": "runs",
      "known": "measured products and attention; 9 + 4 numbers of the stack, fitted on these rows",
+     "others": ("nanotron", "nanotron"), "fitted": "on these rows",
      "left_out": "interleaved ones, which SimuMax leaves out, too",
      "classes": [("tensor 8", tensor(8, 8)), ("depth 2", deep)]},
     {"title": "SimuMax, context parallelism on 8 B200", "file": "data/field/simumax_b200_A.json", "form": "simumax",
      "known": "that stack, nothing of these rows; their all-to-all is a ring here", "chosen": lambda row: "_cp" in row["name"],
+     "others": ("megatron", "its dense rows"), "fit": "too few rows",
      "left_out": "6 rows of mixtures of experts, which are not predicted", "classes": []},
     {"title": "Selene, 22 billion to 1 trillion parameters", "own": "tests/published/selene.csv", "form": "runs",
      "known": "2 numbers of the stack, each row by a fit on the others", "left_out": "", "classes": [],
+     "others": ("megatron-a100-nodes", "vTrain"), "fitted": "by the others",
      "folds": ["megatron-2022", "matrix_efficiency,attention_efficiency"]},
     {"title": "Zero Bubble, 1.5 to 28.3 billion parameters on A100", "own": "tests/published/zero_bubble.csv", "form": "runs",
-     "known": "no stack; 3 points of the A100's curve are of this paper's layers",
+     "known": "no stack; 3 points of the A100's curve are of this paper's layers", "in_curve": "3 of its points",
+     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE),
      "left_out": "interleaved 1F1B, of a number of chunks that is not said",
      "classes": [("1F1B", column("schedule", "1f1b")), ("ZB-1p", column("schedule", "zb-1p")),
                  ("ZB-2p", column("schedule", "zb-2p"))]},
     {"title": "PipeDream-2BW, GPT and BERT on 8 and 64 V100", "own": "tests/published/pipedream_2bw.csv", "form": "runs",
      "known": "no stack; a point of the V100's curve is of GPT-2.2B's bars, what a NIC delivers of those of 64 GPUs",
-     "nic": 10e9 / 8 / 8, "left_out": "inter-layer model parallelism on 64 GPUs, which fits no single configuration",
+     "in_curve": "one point and the NIC", "kernels": "no kernels of V100 were measured",
+     "others": ("megatron-deepspeed", "bigscience"),
+     "fit": "its rows say samples/s, and time is fitted", "nic": 10e9 / 8 / 8, "left_out": "inter-layer model parallelism on 64 GPUs, which fits no single configuration",
      "classes": [("GPT-2.2B on 8", lambda row: row["gpus"] == "8" and row["family"] == "gpt"),
                  ("BERT-2.2B on 8", lambda row: row["gpus"] == "8" and row["family"] == "bert"),
                  ("64 GPUs", column("gpus", "64"))]},
     {"title": "Llama 3 405B on 8,192 and 16,384 H100", "own": "tests/published/llama3.csv", "form": "runs",
      "known": "nothing: no stack, and the H100's curve of smaller models; times are FLOPs over the TFLOP/s it states, attention in full",
+     "others": ("megatron", "SimuMax"), "fit": "3 rows are too few",
      "left_out": "", "classes": [("sequences of 8,192", column("seq", "8192")), ("of 131,072", column("seq", "131072"))]},
     {"title": "NVIDIA's recipes, bf16 and fp8, 8 to 2,304 H100 and GB200", "file": "data/field/dgxc_A.csv", "form": "runs",
      "known": "nothing: no stack, the H100's curve of smaller models, fp8's share of its peak by measured products; GB200's is assumed", "left_out": "",
+     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE), "by_class": True,
      "classes": [("bf16, H100", lambda row: row["precision"] != "fp8" and row["gpu"] == "h100"),
                  ("fp8, H100", lambda row: row["precision"] == "fp8" and row["gpu"] == "h100"),
                  ("bf16, GB200", lambda row: row["precision"] != "fp8" and row["gpu"] == "gb200"),
                  ("fp8, GB200", lambda row: row["precision"] == "fp8" and row["gpu"] == "gb200")]},
     {"title": "MLPerf Training 4.0 to 5.1, fp8 and nvfp4", "file": "data/field/mlperf_A.csv", "form": "runs",
      "known": "the same; curves of B200, GB200, GB300 and MI355X are assumed", "left_out": "",
+     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE), "by_class": True,
      "classes": [("Llama 3.1 405B and GPT-3, up to 11,616 GPUs", lambda row: row["model"] != "Llama-3.1-8B"),
                  ("Llama 3.1 8B, fp8", lambda row: row["model"] == "Llama-3.1-8B" and row["precision"] == "fp8"),
                  ("Llama 3.1 8B, nvfp4", lambda row: row["model"] == "Llama-3.1-8B" and row["precision"] == "nvfp4")]},
     {"title": "MLPerf Training 6.0, Llama 3.1", "file": "data/field/mlperf6_A.csv", "form": "runs", "summary": True,
-     "known": "the same", "left_out": "", "classes": []},
+     "known": "the same", "left_out": "", "classes": [], "graphs": True,
+     "others": ("megatron", "SimuMax"), "fit": "4 rows are too few"},
     {"title": "Megatron-Bridge's summary, Llama 3, fp8 and mxfp8", "file": "data/field/bridge_A.csv", "form": "runs",
-     "summary": True, "known": "the same", "left_out": "", "classes": []},
+     "summary": True, "known": "nothing: measured kernels", "left_out": "", "classes": [],
+     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE)},
     {"title": "torchtitan, Llama 3 8B to 405B on 8 to 128 A100 and H100", "file": "data/field/torchtitan_A.csv", "form": "runs",
      "known": "that stack, eager or compiled as the row says; tensor parallelism and other GPUs: nothing",
+     "others": ("nanotron", "nanotron"), "fit": "10 rows in two forms of its software are too few",
      "only": column("precision", "mixed-bf16"), "left_out": "rows in fp8",
      "classes": [("tensor 1", tensor(1, 1)), ("tensor 8", tensor(8, 8))]},
     {"title": "InternEvo, 7B on 8 to 1,024 A100, ZeRO-1 over all or a node", "file": "data/field/internevo_A.csv", "form": "runs",
      "known": "nothing: no stack, and the A100's curve", "left_out": "",
+     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE),
      "classes": [("states over a node", lambda row: row["shard_group"] == "8" and int(row["dp"]) > 8),
                  ("states over all", lambda row: row["shard_group"] == row["dp"])]},
     {"title": "llm-foundry, MPT 125M to 70B under FSDP on 8 to 512 A100 and H100", "file": "data/field/foundry_A.csv", "form": "runs",
      "known": "the curves of A100 and H100 are of these runs, their exchanges and sequences beyond 2,048 are not",
+     "in_curve": "its points", "others": ("torchtitan", "one row of torchtitan, the rest nanotron"), "fit": ("torchtitan", FREE),
      "only": column("precision", "mixed-bf16"), "left_out": "rows in fp8",
      "classes": [("sequences to 2,048", lambda row: int(row["seq"]) <= 2048), ("longer", lambda row: int(row["seq"]) > 2048),
                  ("over nodes", lambda row: int(row["gpus"]) > 8)]},
     {"title": "torchtitan, Llama 3.1 8B on H100", "own": "tests/published/torchtitan.csv", "form": "runs",
-     "known": "1 number of the stack, fitted on the first row compiled",
+     "known": "1 number of the stack, fitted on the first row compiled", "others": ("nanotron", "nanotron"),
+     "fitted": "on one row",
      "left_out": "rows in float8, all those with pipelines among them",
      "classes": [("compiled", column("stack", "torchtitan")), ("eager", column("stack", "torchtitan-eager"))]},
     {"title": "vTrain, one node of A100", "file": "data/measured/vtrain/single.csv", "form": "vtrain",
      "known": "11 numbers of the stack, 10-fold cross-validation", "left_out": "", "classes": [],
+     "others": ("megatron-deepspeed", "bigscience"), "fitted": "ten folds",
      "folds": ["megatron-a100-node", "matrix_efficiency,attention_efficiency,misaligned_head,logits_traffic,forward_host,"
                "backward_host,tensor_host,link_efficiency,node_latency,optimizer_traffic,iteration_overhead"]},
     {"title": "vTrain, 64 to 512 A100", "file": "data/measured/vtrain/multi.csv", "form": "vtrain",
      "known": "one node's stack, and 5 numbers, 10-fold cross-validation", "left_out": "", "classes": [],
+     "others": ("megatron-a100-node", "vTrain, one node"), "fitted": "ten folds",
      "nic": 12.5e9, "folds": ["megatron-a100-nodes",
                "matrix_efficiency,attention_efficiency,tensor_host,optimizer_traffic,iteration_overhead"]},
     {"title": "Sailor, OPT-350 on GH200", "file": "data/measured/sailor/OPT-350", "form": "sailor",
      "known": "measured layers; 3 + 1 shared numbers, each row by a fit on the others", "left_out": "", "classes": [],
+     "kernels": "whole layers are measured: the next column", "others": "no other set has measured layers",
+     "fitted": "by the others",
      "folds": ["deepspeed-profiled", "link_latency,iteration_overhead,speed_spread"], "memory": "reserved", "parts": "15"},
 ]
 
@@ -273,6 +302,12 @@ LEFT_OUT = [
     "* Sailor's other models and clusters, and the other half of every set: kept elsewhere, for a check from outside.",
 ]
 
+THREE = """Error of the time, mean / median. *Measured kernels*: the stack `megatron-kernels`, of which nothing was fitted on training runs;
+it is Megatron-LM with fused kernels, so too fast for software that is not. *The device's curve*: `stack: none`; a curve of whole layers was
+read from published training runs, where of these is said in brackets. *Fitted on other sets*: the stack of the program that is most
+alike, not the one that errs least. *Fitted on half A*: what is in brackets says whether the rows were among those; ten folds fit
+five numbers of a stack on nine tenths and predict the tenth."""
+
 # What others state of their own predictions, and of which rows.
 OTHERS = """| tool | rows | error of time | error of memory |
 |---|---|---|---|
@@ -280,7 +315,11 @@ OTHERS = """| tool | rows | error of time | error of memory |
 | Calculon | Selene's 8 points | 3.7 % mean, 8.9 % largest | 2.1 % mean (activations) |
 | Calculon, run on vTrain's rows | one node / many | 38.9 % / 11.1 % mean | – |
 | Sailor (SOSP'25) | its own, GH200 | 8.9 to 9.4 % mean | 5.9 to 7.4 % mean |
-| SimuMax | its own, B200, 43 rows | 5.6 % mean, 13.5 % largest | 0.5 % mean, 1.4 % largest |
+| SimuMax, nothing fitted on rows | its own on 8 B200, whose kernels it measured: dense / context / experts | 4.75 / 6.99 / 6.57 % mean | 0.5 % mean, 1.4 % largest |
+| llm-cluster-simulator | its own | +2.3 % (a layout in its stead) to +32 % on mixtures of experts it is calibrated for; +108 to +224 % are its control rows, bound by their framework | – |
+| Charon | its own | below 5.35 % (no code is public) | – |
+| PrismLLM | its own | 0.58 % (it emulates the job on GPUs) | – |
+| estimate-train-time | its own | 4.98 % and 9.38 % | – |
 | Primus (AMD) | its own | up to 10 % | – |
 """
 
@@ -310,6 +349,11 @@ def judged(path, one):
         memory = in_folds(path, one["folds"][0], one["memory"], "--memory", "--folds", one.get("parts", "10"))
         rows = [row | {"memory_error": other["memory_error"]} for row, other in zip(rows, memory)]
     return rows
+
+
+def stack_option(stack, one):
+    """The stack of every row: `{base: NAME` or `{name: NAME`, as it is or launched as graphs."""
+    return ["--set", f"stack={stack}{', cuda_graphs: true' if one.get('graphs') else ''}}}"]
 
 
 def rows_of(path):
@@ -407,6 +451,16 @@ def mean_and_median(errors):
     return f"{statistics.mean(off):.1f} / {statistics.median(off):.1f} %" if off else "–"
 
 
+def three_line(title, columns, marks, chosen):
+    """Of predictions by column, or why there are none."""
+    cells, count = [], 0
+    for rows, mark in zip(columns, marks, strict=True):
+        errors = [] if isinstance(rows, str) else errors_of(filter(chosen, rows), "error")
+        count = max(count, len(errors))
+        cells.append(f"{mean_and_median(errors)}{mark}" if errors else "–" if title.startswith("–") else rows)
+    return f"| {title} | {count} | {' | '.join(cells)} |"
+
+
 def errors_of(rows, key):
     return [row[key] for row in rows if row.get(key) is not None]
 
@@ -467,6 +521,7 @@ class Board:
         self.errors = {}    # of time and memory by (title, class)
         self.finished = {}  # by title
         self.kernels = []
+        self.three = []
 
     def add_lines(self, title, known, rows, of=None):
         times, memory = errors_of(rows, "error"), errors_of(rows, "memory_error")
@@ -510,10 +565,11 @@ class Board:
         self.add_lines(title, one["known"], rows)
         self.add_lines("depth > 1", "", [row for row in rows if row["depth"] > 1], of=title)
         self.plots[title] = rows
+        self.add_three(one, path, rows)
         if one["form"] in ("sailor", "simumax"):
             return  # no table of shapes for the baselines
         shapes = vtrain_rows(path) if one["form"] == "vtrain" else rows_of(path)
-        neutral = validated(path, one["form"], "--set", NEUTRAL)["rows"]
+        neutral = validated(path, one["form"], *stack_option(NEUTRAL, one))["rows"]
         self.add_baselines(one, shapes, rows, neutral)
 
     def add_summary(self, one, path):
@@ -521,6 +577,7 @@ class Board:
         result = validated(path, one["form"])
         self.add_lines(one["title"], one["known"], result["rows"])
         self.note(one["title"], result["measured"][0])
+        self.add_three(one, path, result["rows"])
         self.plots[one["title"]] = [row for row in result["rows"] if row["error"] is not None]
 
     def add_runs(self, one, rows):
@@ -530,8 +587,10 @@ class Board:
             table = pathlib.Path(place) / "rows.csv"
             write_rows(table, rows)
             result = validated(table, "runs")
-            neutral = validated(table, "runs", "--set", NEUTRAL)["rows"]
-        predicted = result["rows"]
+            predicted = result["rows"]
+            neutral = self.by_stack(one, table, NEUTRAL, rows)
+            if "class" in one or "classes_of" not in one:
+                self.add_three(one, table, predicted, rows)
         self.add_lines(title, one["known"], predicted)
         for name, chosen in one["classes"]:
             self.add_lines(name, "", [row for row in predicted if chosen(by_id[row["name"]])], of=title)
@@ -542,6 +601,36 @@ class Board:
         for row in predicted:
             row["class"] = next((name for name, chosen in one["classes"] if chosen(by_id[row["name"]])), row["class"])
         self.plots[one.get("plot", title)] = [row for row in predicted if "plot" not in one or row["class"] != "C"]
+
+    def by_stack(self, one, table, stack, shapes=()):
+        """A set's rows by another stack. Those whose notes say CUDA graphs keep them: a column of the table says the stack."""
+        if not any("CUDA graph" in (shape.get("flags") or "") for shape in shapes):
+            rows = validated(table, one["form"], *stack_option(stack, one))["rows"]
+            return [row for row in rows if one.get("chosen", lambda row: True)(row)]
+        name = stack.split(": ")[1]
+        with tempfile.TemporaryDirectory() as place:
+            other = pathlib.Path(place) / "rows.csv"
+            write_rows(other, [shape | {"stack": "none" if stack == NEUTRAL else name} for shape in shapes])
+            return validated(other, one["form"])["rows"]
+
+    def add_three(self, one, table, predicted, shapes=()):
+        """What is said of a set with nothing fitted on training runs, by a stack of other sets, and fitted on it."""
+        if not errors_of(predicted, "error"):
+            return
+        columns = [one.get("kernels") or self.by_stack(one, table, KERNELS_ALONE, shapes),
+                   self.by_stack(one, table, NEUTRAL, shapes), one["others"], one.get("fit")]
+        marks = ["", f" (in the curve: {one['in_curve']})" if "in_curve" in one else "", "", ""]
+        if not isinstance(one["others"], str):
+            stack, of = one["others"]
+            columns[2], marks[2] = self.by_stack(one, table, f"{{base: {stack}", shapes), f" (`{stack}`: {of})"
+        if "fitted" in one:
+            columns[3], marks[3] = predicted, f" ({one['fitted']})"
+        elif not isinstance(one["fit"], str):
+            columns[3], marks[3] = in_folds(table, *one["fit"], "--folds", str(FOLDS)), " (ten folds)"
+        self.three.append(three_line(one["title"], columns, marks, lambda row: True))
+        by_id = {row["id"]: row for row in shapes}
+        for name, chosen in one["classes"] if one.get("by_class") else ():
+            self.three.append(three_line(f"– {name}", columns, [""] * 4, lambda row: chosen(by_id[row["name"]])))
 
     def note(self, title, report):
         if report["finished"]["n"]:
@@ -593,6 +682,9 @@ class Board:
             "## Kernels", "", "Each as its device's file says, which was fitted on these rows ([how](validation.md#measured-kernels));",
             "`unseen` is the mean error on a quarter of the shapes of a fit on the others.", "",
             "| kernels | rows | unseen | mean | median | p90 | largest | bias |", "|---|--:|--:|--:|--:|--:|--:|--:|", *self.kernels, "",
+            "## Nothing fitted, fitted elsewhere, fitted here", "", THREE,
+            "| data | rows | nothing fitted: measured kernels | the device's curve | fitted on other sets | fitted on half A |",
+            "|---|--:|--:|--:|--:|--:|", *self.three, "",
             "## What was aimed at", "", "| rows | aim | here | | why, and what would decide it |", "|---|---|---|---|---|",
             *self.aims(), "", AFTER_AIMS,
             "## Baselines on the same rows", "", "Error of the time, mean / median. " + BASELINES, "",

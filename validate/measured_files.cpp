@@ -6,6 +6,7 @@
 #include "base/say.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/kernel_table.hpp"
+#include "validate/published_summaries.hpp"
 #include "validate/sailor.hpp"
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 
 /// Does `--as` say that what is named is a table of training runs, in whichever of its forms?
 bool is_form_of_runs(const std::string& form) {
-  return form == "runs" || form == "vtrain" || form == "simumax";
+  return form == "runs" || form == "vtrain" || form == "simumax" || form == "op-times";
 }
 
 bool maybe_measured(const fs::path& path) {
@@ -45,19 +46,28 @@ MeasuredFile named_file(const std::string& path, const std::string& form) {
   if (form == "sailor") return {path, MeasuredFormat::sailor};
   if (form == "kernels") return {path, MeasuredFormat::kernels};
   if (form == "predicted") return {path, MeasuredFormat::predicted};
-  const MeasuredFormat format = measured_format(path, read_file(path));
+  const std::string text = read_file(path);
+  const MeasuredFormat format = measured_format(path, text);
   if (format != MeasuredFormat::unknown) return {path, format};
+  if (const std::string what = why_no_runs(text); !what.empty())
+    throw InputError(path, "holds " + what);
   if (path.ends_with(".csv")) return {path, MeasuredFormat::runs};
   return {path, MeasuredFormat::recording};
 }
 
 /// Folders hold other files, too; which of them are not counted should be no secret.
 void say_left_out(std::vector<std::string> files) {
+  if (files.empty()) return;
   constexpr std::size_t kNamed = 5;
   const std::size_t more = files.size() - std::min(files.size(), kNamed);
   files.resize(files.size() - more);
   say("note: left out, neither recordings nor tables of measured times: {}{}\n",
       fmt::join(files, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::vector<RunRow> rows_of_table(const std::string& text, const std::string& path,
+                                  const RowOptions& options) {
+  return parse_run_table(text, path, options.form == "op-times");
 }
 
 /// Predicts Sailor's configurations in a report per model; `path` names what all are of.
@@ -99,11 +109,13 @@ std::vector<MeasuredFile> measured_files(const std::string& path, const std::str
         files.push_back({file, format});
       else if (!file.ends_with(".csv") && !file.ends_with(".csv.gz") && !looks_like_json(text))
         throw InputError(file, "is named as JSON and is none: a broken recording?");
+      else if (const std::string what = why_no_runs(text); !what.empty())
+        say("note: {} is left out: it holds {}\n", fs::relative(file, path).string(), what);
       else
         other.push_back(fs::relative(file, path).string());
     });
   }
-  if (!other.empty()) say_left_out(other);
+  say_left_out(other);
   if (files.empty() && left_out.count() == 0)
     throw InputError(path,
                      "holds no recording (.json or .json.gz) and no table of measured iteration "
@@ -130,7 +142,7 @@ std::vector<MeasuredReport> measured_reports(const std::vector<MeasuredFile>& fi
     if (file.format == MeasuredFormat::runs)
       left_out.unless_refused([&] {
         const std::string text = read_file(file.path);
-        reports.push_back(rows_report(parse_run_table(text, file.path), file.path, options));
+        reports.push_back(rows_report(rows_of_table(text, file.path, options), file.path, options));
         if (const std::string unknown = unknown_columns(text, file.path); !unknown.empty())
           say("note: {} has columns that are not known and not used: {}\n", file.path, unknown);
       });
@@ -161,7 +173,7 @@ std::vector<RunRow> rows_in(const std::string& path, const RowOptions& options) 
                                       ? MeasuredFormat::runs
                                       : measured_format(file, text);
     if (format == MeasuredFormat::runs)
-      std::ranges::move(parse_run_table(text, file), std::back_inserter(rows));
+      std::ranges::move(rows_of_table(text, file, options), std::back_inserter(rows));
     if (format == MeasuredFormat::sailor) rows.push_back(sailor_rows({file}, options).front());
   }
   if (rows.empty()) throw InputError(path, "holds no table of runs");

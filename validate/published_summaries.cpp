@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "validate/published_summaries.hpp"
 
+#include "base/error.hpp"
+#include "base/json.hpp"
 #include "base/numbers.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +10,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <initializer_list>
 #include <map>
+#include <sstream>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -52,24 +57,72 @@ std::string split_with_ends(int layers, int chunks) {
   return text;
 }
 
+/// Returns whether a table has all of these columns.
+bool has_all(const std::vector<std::string>& columns,
+             std::initializer_list<std::string_view> names) {
+  return std::ranges::all_of(
+      names, [&](std::string_view name) { return std::ranges::count(columns, name) > 0; });
+}
+
+/// Names of Bridge's columns in a table that gathered rows of its pages.
+constexpr std::pair<std::string_view, std::string_view> kGathered[] = {
+    {"Tokens / sec / GPU", "tokens_per_sec_per_gpu"},
+    {"Model", "model"},
+    {"System", "system"},
+    {"#-GPUs", "ngpus"},
+    {"Precision", "precision"},
+    {"GBS", "gbs"},
+    {"MBS", "mbs"},
+    {"Sequence Length", "sequence_length"},
+    {"FSDP", "fsdp"},
+    {"TP", "tp"},
+    {"PP", "pp"},
+    {"CP", "cp"},
+    {"VP", "vp"}};
+
+/// Tables that hold no runs, known by these columns, or no whole ones, with the reason.
+struct OtherTable {
+  std::initializer_list<std::string_view> columns;
+  std::string_view reason;
+  bool of_runs = false;  ///< a row is a run of which too much is not said
+};
+const OtherTable kOtherTables[] = {
+    {{"gpus", "dispatch_GBps", "combine_GBps"}, "rates of DeepEP's all-to-alls, no runs"},
+    {{"metric", "MPFT", "MRFT"}, "parts of one step of DeepSeek-V3, a mixture of experts, no rows"},
+    {{"component", "GB per GPU"},
+     "parts of the memory of DeepSeek-V3 as it was estimated, no runs"},
+    {{"id", "class", "fit_s"}, "classes of another table's rows and somebody's fit, no runs"},
+    {{"golden", "iter_median_s", "mem_max_alloc_bytes"},
+     "Megatron-LM's functional tests, whose table says neither the vocabulary nor the flags of the "
+     "optimizer, and whose tiny models' times are launches",
+     true}};
+
+constexpr std::size_t kMarkedStart = 4096;  // bytes in which a file of JSON says what it is
+
+const OtherTable* other_table(const std::vector<std::string>& columns) {
+  const auto* known = std::ranges::find_if(
+      kOtherTables, [&](const OtherTable& t) { return has_all(columns, t.columns); });
+  return known == std::end(kOtherTables) ? nullptr : known;
+}
+
 class SummaryRow {
  public:
-  SummaryRow(const CsvTable& table, const CsvTable::Row& row)
-      : table_(table),
-        row_(row),
-        bridge_(table.place("Tokens / sec / GPU") < table.columns.size()) {
-    bridge_ ? read_bridge() : read_mlperf();
+  SummaryRow(const CsvTable& table, const CsvTable::Row& row) : table_(table), row_(row) {
+    if (const OtherTable* other = other_table(table.columns))
+      read_other(*other);
+    else
+      has_all(table.columns, {"benchmark"}) ? read_mlperf() : read_bridge();
   }
 
   const std::map<std::string, std::string>& cells() const { return cells_; }
 
  private:
-  std::string cell(std::string_view column) const {
-    const std::size_t at = table_.place(column);
-    return at < row_.cells.size() ? plain(row_.cells[at]) : "";
-  }
+  std::string cell(std::string_view column) const { return plain(whole(column)); }
   std::string whole(std::string_view column) const {
-    const std::size_t at = table_.place(column);
+    std::size_t at = table_.place(column);
+    if (at == table_.columns.size())
+      for (const auto& [theirs, gathered] : kGathered)
+        if (theirs == column) at = table_.place(gathered);
     return at < row_.cells.size() ? row_.cells[at] : "";
   }
   double number(std::string_view column) const {
@@ -78,6 +131,12 @@ class SummaryRow {
   void set(const std::string& column, const std::string& value) { cells_[column] = value; }
   void set_count(const std::string& column, double value) {
     set(column, fmt::format("{:.0f}", value));
+  }
+
+  void read_other(const OtherTable& other) {
+    const std::string name = whole("case");
+    set("id", fmt::format("line {}{}{}", row_.line, name.empty() ? "" : ": ", name));
+    set("unsupported", std::string(other.reason));
   }
 
   void read_bridge() {
@@ -90,11 +149,14 @@ class SummaryRow {
     if (llama == std::end(kLlamas))
       return set("unsupported", fmt::format("{} is no dense model", model));
     if (cell("task").starts_with("LoRA")) return set("unsupported", "adapters alone are trained");
-    if (number("FSDP") > 1) return set("unsupported", "weights are sharded (FSDP)");
     const std::string gpu = lower(system.substr(system.find('-') + 1));
     const double count = number("#-GPUs"), tp = number("TP"), pp = number("PP"), cp = number("CP");
     const double width = count / (tp * pp * cp), batch = number("GBS"), micro = number("MBS");
     write(*llama, gpu, count, {tp, pp, cp, number("VP"), width, micro, batch / width / micro});
+    if (number("FSDP") > 1) {
+      set("shard", "weights");
+      set_count("shard_group", number("FSDP"));
+    }
     set("vocab", "128256");
     set("seq", cell("Sequence Length"));
     set("precision", precision_of(whole("Precision")));
@@ -117,13 +179,13 @@ class SummaryRow {
     set("precision", precision_of(precision));
     set("iteration_s", cell("iteration_s"));
     if (precision.starts_with("NVFP4")) set("tp_overlap", "0");
+    set("flags", whole("overlap"));  // where they say that steps run as CUDA graphs
   }
 
   struct Degrees {
     double tp, pp, cp, chunks, width, microbatch, microbatches;
   };
   void write(const Llama& llama, const std::string& gpu, double gpus, const Degrees& d) {
-    const bool of_racks = gpu.starts_with("gb");  // a node is what NVLinks join
     set("model", std::string(llama.bridge));
     set("family", "llama");
     set_count("layers", llama.layers);
@@ -133,7 +195,7 @@ class SummaryRow {
     set_count("intermediate", llama.intermediate);
     set("tied", "0");
     set("gpu", gpu);
-    set_count("nodes", std::max(1.0, std::ceil(gpus / (of_racks ? 72 : 8))));
+    set_count("nodes", std::max(1.0, std::ceil(gpus / 8)));  // of racks: as the degrees say
     set_count("dp", d.width);
     set_count("tp", d.tp);
     set_count("cp", d.cp);
@@ -152,35 +214,142 @@ class SummaryRow {
 
   const CsvTable& table_;
   const CsvTable::Row& row_;
-  bool bridge_;
   std::map<std::string, std::string> cells_;
+};
+
+/// A row of microseconds by device, each list in one cell.
+class OpTimesRow {
+ public:
+  OpTimesRow(const CsvTable& table, const CsvTable::Row& row, const std::string& origin,
+             std::vector<Diagnostic>& wrong)
+      : table_(table), row_(row), origin_(origin), wrong_(wrong) {}
+
+  std::vector<std::string> cells() {
+    const std::vector<double> f = sum_of({"f_us", "input_f_us"});
+    const std::vector<double> b = sum_of({"b_us", "s_us", "input_b_us", "comm_us"});
+    if (b.empty() && !f.empty()) refuse("b_us");
+    return {cell("id"),
+            cell("model"),
+            cell("pp"),
+            cell("iteration_s"),
+            f.empty() ? "" : scenario(f, b),
+            f.empty() ? "no times of ops" : ""};
+  }
+
+ private:
+  std::string cell(std::string_view column) const {
+    const std::size_t at = table_.place(column);
+    return at < row_.cells.size() ? row_.cells[at] : "";
+  }
+  double stages() const { return parse_number<double>(cell("pp")).value_or(0); }
+
+  /// Returns the microseconds of each device over these columns; a single number is of every
+  /// device.
+  std::vector<double> sum_of(std::initializer_list<const char*> columns) {
+    std::vector<double> sum;
+    for (const char* column : columns) {
+      std::vector<double> values;
+      std::istringstream words(cell(column));
+      for (std::string word; words >> word;) {
+        const auto value = parse_number<double>(word);
+        if (!value || *value < 0 || *value > kMostMicroseconds) return refuse(column);
+        values.push_back(*value);
+      }
+      if (values.empty() && sum.empty()) return {};
+      if (values.size() == 1) values.assign(sum.size(), values.front());
+      if (sum.empty()) sum.assign(values.size(), 0);
+      if (static_cast<double>(sum.size()) != stages()) return refuse(column);
+      if (!values.empty() && values.size() != sum.size()) return refuse(column);
+      for (std::size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
+    }
+    return sum;
+  }
+  std::vector<double> refuse(const char* column) {
+    wrong_.push_back({{origin_, row_.line, 0},
+                      fmt::format("'{}': must be a time in us for each of the {} stages of 'pp'",
+                                  column, cell("pp")),
+                      "",
+                      1});
+    return {};
+  }
+
+  std::string scenario(const std::vector<double>& f, const std::vector<double>& b) const {
+    const auto list = [](const std::vector<double>& us) {
+      Json out = Json::array();
+      for (const double time : us) out.push_back(fmt::format("{} us", time));
+      return out;
+    };
+    Json json;
+    json["name"] = cell("id");
+    json["model"] = {{"forward", list(f)}, {"backward", list(b)}};
+    json["cluster"] = {{"devices", f.size()}};
+    json["schedule"] = "1f1b";
+    json["pipeline"] = {
+        {"stages", f.size()},
+        {"microbatches", parse_number<std::int64_t>(cell("microbatches")).value_or(0)}};
+    return json.dump();
+  }
+
+  static constexpr double kMostMicroseconds = 1e12;
+  const CsvTable& table_;
+  const CsvTable::Row& row_;
+  const std::string& origin_;
+  std::vector<Diagnostic>& wrong_;
 };
 
 }  // namespace
 
 bool is_summary(const std::vector<std::string>& columns) {
-  const auto has = [&](const char* name) {
-    return std::ranges::find(columns, name) != columns.end();
-  };
-  return has("Tokens / sec / GPU") || (has("benchmark") && has("vp") && has("iteration_s"));
+  const OtherTable* other = other_table(columns);
+  return has_all(columns, {"Tokens / sec / GPU"}) || has_all(columns, {"tokens_per_sec_per_gpu"}) ||
+         has_all(columns, {"benchmark", "vp", "iteration_s"}) ||
+         (other != nullptr && other->of_runs);
+}
+
+std::string why_no_runs(const std::string& text) {
+  const std::string start = text.substr(0, kMarkedStart);
+  if (start.find("\"sys_name\"") != std::string::npos && start.find('{') == 0)
+    return "a configuration of SimuMax: what kernels of one system reach, no runs";
+  if (start.find("\"deviceProperties\"") != std::string::npos)
+    return "a trace of a profiler: kernels of one process, no runs";
+  const OtherTable* other = other_table(csv_cells(text.substr(0, text.find('\n'))));
+  return other == nullptr || other->of_runs ? "" : std::string(other->reason);
 }
 
 CsvTable summary_as_runs(const CsvTable& table) {
-  static constexpr const char* kColumns[] = {"id",           "source",
-                                             "unsupported",  "model",
-                                             "family",       "layers",
-                                             "hidden",       "heads",
-                                             "kv_heads",     "intermediate",
-                                             "vocab",        "tied",
-                                             "seq",          "gpu",
-                                             "nodes",        "dp",
-                                             "tp",           "cp",
-                                             "pp",           "chunks",
-                                             "split",        "microbatch",
-                                             "microbatches", "schedule",
-                                             "zero",         "sequence_parallel",
-                                             "tp_overlap",   "overlap_grad_reduce",
-                                             "grad_bytes",   "precision",
+  static constexpr const char* kColumns[] = {"id",
+                                             "source",
+                                             "unsupported",
+                                             "model",
+                                             "family",
+                                             "layers",
+                                             "hidden",
+                                             "heads",
+                                             "kv_heads",
+                                             "intermediate",
+                                             "vocab",
+                                             "tied",
+                                             "seq",
+                                             "gpu",
+                                             "nodes",
+                                             "dp",
+                                             "tp",
+                                             "cp",
+                                             "pp",
+                                             "chunks",
+                                             "split",
+                                             "microbatch",
+                                             "microbatches",
+                                             "schedule",
+                                             "zero",
+                                             "shard",
+                                             "shard_group",
+                                             "flags",
+                                             "sequence_parallel",
+                                             "tp_overlap",
+                                             "overlap_grad_reduce",
+                                             "grad_bytes",
+                                             "precision",
                                              "iteration_s"};
   CsvTable runs;
   for (const char* column : kColumns) runs.columns.emplace_back(column);
@@ -194,6 +363,27 @@ CsvTable summary_as_runs(const CsvTable& table) {
     }
     runs.rows.push_back(std::move(run));
   }
+  return runs;
+}
+
+bool has_op_times(const std::vector<std::string>& columns) {
+  return has_all(columns, {"f_us", "b_us", "pp", "microbatches", "iteration_s"});
+}
+
+CsvTable op_times_as_runs(const CsvTable& table, const std::string& origin) {
+  CsvTable runs;
+  for (const char* column : {"id", "model", "pp", "iteration_s", "scenario_json", "left_out"})
+    runs.columns.emplace_back(column);
+  if (!has_op_times(table.columns))
+    throw InputError(origin, "has no op times: a table with them has the columns f_us and b_us");
+  std::vector<Diagnostic> wrong;
+  for (const CsvTable::Row& row : table.rows) {
+    OpTimesRow times(table, row, origin, wrong);
+    CsvTable::Row run = row;
+    run.cells = times.cells();
+    runs.rows.push_back(std::move(run));
+  }
+  if (!wrong.empty()) throw InputError(std::move(wrong));
   return runs;
 }
 

@@ -43,6 +43,14 @@ void predict_memory(const Simulation& s, const RunRow& row, MeasuredRowResult& r
 /// Returns the first line of a refusal, which says what is wrong.
 std::string first_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+/// Returns why no row of a table has a prediction, each row's reason in a line.
+std::vector<Diagnostic> nothing_predicted(const std::string& path,
+                                          const std::vector<std::string>& notes) {
+  std::vector<Diagnostic> reasons;
+  for (const std::string& note : notes) reasons.push_back({{path, 0, 0}, note, "", 1});
+  return reasons;
+}
+
 }  // namespace
 
 MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice engine) {
@@ -92,7 +100,7 @@ MeasuredReport rows_report(const std::vector<RunRow>& rows, const std::string& p
       ++report.left_out;
     }
   }
-  if (report.rows.empty()) throw InputError(path, report.notes.front());
+  if (report.rows.empty()) throw InputError(nothing_predicted(path, report.notes));
   report.stacks.assign(fitted.begin(), fitted.end());
   return report;
 }

@@ -55,6 +55,7 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "stack",
                                          "stack_as_run",
                                          "source",
+                                         "flags",
                                          "iteration_s",
                                          "samples_per_s",
                                          "tflops_per_gpu",
@@ -102,6 +103,12 @@ constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
                                          {"pytorch/torchtitan", "torchtitan"}};
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX
+
+/// GPUs of a rack that NVLinks join, and those that a job over several racks takes of each: 16 of
+/// its 18 trays, which the logs of MLPerf Training 6.0 place together and by which jobs of 2,496 =
+/// 39 x 64 GPUs divide. Full racks leave a last one nearly empty, whose few NICs every ring
+/// crosses.
+constexpr std::int64_t kRackGpus = 72, kJobOfRack = 64;
 
 /// Returns a text as YAML; whatever is in a cell, it stays one value.
 std::string yaml_scalar(const std::string& text) {
@@ -259,17 +266,42 @@ class RowReader {
         return;
       }
       cluster["base"] = known->cluster;
+      if (known->cluster.ends_with("nvl72")) write_racks(cluster);
     }
-    if (const auto nodes = number("nodes")) cluster["nodes"] = static_cast<std::int64_t>(*nodes);
+    if (const auto nodes = number("nodes"); nodes && !cluster.contains("nodes"))
+      cluster["nodes"] = static_cast<std::int64_t>(*nodes);
     text_ += fmt::format("cluster: {}\n", cluster.dump());
   }
 
+  /// Writes the racks of a job, whose column `nodes` may count trays.
+  void write_racks(Json& cluster) {
+    double gpus = 1;
+    for (const char* degree : {"dp", "tp", "cp", "pp"}) gpus *= number(degree).value_or(1);
+    const auto count = static_cast<std::int64_t>(std::min(gpus, kMostOfCell));
+    const bool part = count > kRackGpus && count % kJobOfRack == 0;
+    const std::int64_t of_each = part ? kJobOfRack : kRackGpus;
+    if (part) {
+      cluster["devices_per_node"] = of_each;
+      cluster["inter"]["nics"] = of_each;
+    }
+    cluster["nodes"] = std::max<std::int64_t>(1, (count + of_each - 1) / of_each);
+  }
+
   void write_stack() {
-    if (has("stack")) return write("stack", cell("stack"));
+    if (!in_graphs()) return write("stack", stack());
+    text_ += fmt::format("stack: {{base: {}, cuda_graphs: true}}\n", yaml_scalar(stack()));
+  }
+
+  /// Returns whether the row's notes say that kernels are launched as CUDA graphs, of each layer or
+  /// of the whole step.
+  bool in_graphs() const { return cell("flags").find("CUDA graph") != std::string::npos; }
+
+  std::string stack() const {
+    if (has("stack")) return cell("stack");
     const SourceStack* known = source_stack();
     const bool eager = cell("stack_as_run").find("eager") != std::string::npos;
     const bool apart = eager && known != nullptr && known->stack == "torchtitan";
-    write("stack", known == nullptr ? "none" : std::string(known->stack) + (apart ? "-eager" : ""));
+    return known == nullptr ? "none" : std::string(known->stack) + (apart ? "-eager" : "");
   }
 
   const SourceStack* source_stack() const {
@@ -450,8 +482,10 @@ bool is_vtrain(const std::vector<std::string>& columns) {
   return holds(columns, "iteration time (ms)");
 }
 
-void require_columns(const CsvTable& table, const std::string& origin) {
+void require_columns(const CsvTable& table, const std::string& text, const std::string& origin) {
   if (holds(table.columns, "scenario_json")) return;
+  if (const std::string other = why_no_runs(text); !other.empty())
+    throw InputError(origin, "holds " + other);
   std::vector<Diagnostic> wrong;
   for (const char* name : kNeededColumns)
     if (!holds(table.columns, name))
@@ -478,6 +512,8 @@ std::string unknown_columns(const std::string& text, const std::string& origin) 
   const auto columns = parse_csv(text, origin).columns;
   if (is_summary(columns)) return "";
   std::vector<std::string> unknown;
+  if (has_op_times(columns))
+    known.insert(known.end(), std::begin(kOpTimeColumns), std::end(kOpTimeColumns));
   for (std::size_t i = 0; i < columns.size(); ++i) {
     const std::string& column = columns[i];
     if (column.empty()) unknown.push_back(fmt::format("number {}, which has no name", i + 1));
@@ -494,11 +530,13 @@ std::string unknown_columns(const std::string& text, const std::string& origin) 
   return fmt::format("{}", fmt::join(unknown, ", "));
 }
 
-std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin) {
+std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin,
+                                    bool op_times) {
   CsvTable table = is_simumax(text) ? simumax_as_runs(text, origin) : parse_csv(text, origin);
   if (is_vtrain(table.columns)) table = vtrain_as_runs(std::move(table), origin);
   if (is_summary(table.columns)) table = summary_as_runs(table);
-  require_columns(table, origin);
+  if (op_times) table = op_times_as_runs(table, origin);
+  require_columns(table, text, origin);
   std::vector<RunRow> rows;
   std::vector<Diagnostic> wrong;
   for (const CsvTable::Row& row : table.rows)

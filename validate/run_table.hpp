@@ -8,16 +8,17 @@
 // [family], layers, hidden, heads, [kv_heads, intermediate], vocab, [tied], seq, [flash, precision,
 // grad_bytes or bytes_json], gpu or cluster_json, [nodes], dp, tp, [cp], pp, microbatch,
 // microbatches, [zero], [sequence_parallel or tp_mode], [schedule, transfers, chunks, recompute,
-// split, reduction, overlap_grad_reduce, stack, source], [iteration_s, samples_per_s or
-// tflops_per_gpu, peak_gib, peak_of, finished, class], [left_out: why a row is none, by whoever
-// made the table; unsupported: why it cannot be predicted, which leaves it out, too, but as an
-// error], [note: what a report says of the row].
+// split, reduction, overlap_grad_reduce, stack, source, flags (what they say of CUDA graphs)],
+// [iteration_s, samples_per_s or tflops_per_gpu, peak_gib, peak_of, finished, class], [left_out:
+// why a row is none, by whoever made the table; unsupported: why it cannot be predicted, which
+// leaves it out, too, but as an error], [note: what a report says of the row].
 //
 // Or `scenario_json`, a whole scenario, with id, [model], pp and what was measured.
 //
 // Or those of vTrain's tables (Bang et al., MICRO'24), known by "iteration time (ms)": # GPUs,
 // global batch, micro batch, hidden size, attention heads, # layers, sequence length, tensor, data
-// and pipeline parallelism. Or JSON of SimuMax (validate/simumax.hpp).
+// and pipeline parallelism. Or JSON of SimuMax (validate/simumax.hpp), or a summary
+// (validate/published_summaries.hpp).
 #pragma once
 
 #include "base/csv.hpp"
@@ -61,7 +62,9 @@ bool is_run_table(const std::vector<std::string>& columns);
 /// are none.
 std::string unknown_columns(const std::string& text, const std::string& origin);
 
-/// Returns the rows of a table. Throws InputError with everything that is wrong.
-std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin);
+/// Returns the rows of a table, with `op_times` as its columns of op times say instead of its
+/// shapes. Throws InputError with everything that is wrong.
+std::vector<RunRow> parse_run_table(const std::string& text, const std::string& origin,
+                                    bool op_times = false);
 
 }  // namespace penstock

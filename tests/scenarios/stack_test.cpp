@@ -120,6 +120,25 @@ TEST(StackKey, SlowsLinksAndSaysBytesThatTheModelLeavesOpen) {
             2);
 }
 
+TEST(StackKey, NoHostTimeCountsWhereKernelsAreGraphs) {
+  const std::string host =
+      "stack: {base: megatron, forward_host: 1 s, backward_host: 1 s, tensor_host: 1 s";
+  const std::string rest = "schedule: 1f1b\npipeline: {stages: 4, tensor: 2, width: 2}\n";
+  const Scenario launched = read(kLlama + rest + host + "}\n"),
+                 graph = read(kLlama + rest + host + ", cuda_graphs: true}\n");
+  EXPECT_GT(launched.costs[0][OpKind::forward].seconds, 1);
+  EXPECT_LT(graph.costs[0][OpKind::forward].seconds, 1);
+  // The curve of whole layers has launches of its device.
+  const std::string tiny =
+      "model: {family: gpt, num_layers: 4, hidden_size: 8, num_attention_heads: 1, seq_length: 8, "
+      "vocab_size: 8}\ncluster: dgx-h100\nschedule: 1f1b\npipeline: {stages: 4}\n";
+  const double floor_s = 20 * 4e-6;  // of a layer's forward kernels, 4 us each
+  EXPECT_DOUBLE_EQ(read(tiny + "stack: none\n").costs[0][OpKind::forward].seconds, floor_s);
+  EXPECT_LT(
+      read(tiny + "stack: {base: none, cuda_graphs: true}\n").costs[0][OpKind::forward].seconds,
+      floor_s / 2);
+}
+
 TEST(StackKey, RefusesWhatNeedsLayersTakenApart) {
   EXPECT_NE(refusal(kLlama + "schedule: 1f1b\nstack: {forward_host: 1 ms}\n")
                 .find("'forward_host' needs 'matrix_efficiency'"),

@@ -252,20 +252,114 @@ TEST(Summaries, ALineOfMegatronBridgesIsARunOrSaysWhyNot) {
   EXPECT_NE(rows[1].scenario.find("microbatches: 8\n"), std::string::npos) << rows[1].scenario;
   EXPECT_EQ(rows[2].left_out, "GPT OSS 120B is no dense model");
   EXPECT_EQ(rows[3].left_out, "adapters alone are trained");
-  EXPECT_EQ(rows[4].left_out, "weights are sharded (FSDP)");
-  for (std::size_t i = 2; i < rows.size(); ++i) EXPECT_TRUE(rows[i].unsupported);
+  EXPECT_NE(rows[4].scenario.find("  shard: weights\n  shard_group: 8\n"), std::string::npos);
+  EXPECT_TRUE(rows[2].unsupported && rows[3].unsupported && !rows[4].unsupported);
+}
+
+TEST(Summaries, RowsGatheredFromBridgesPagesAreTheSameRuns) {
+  const std::string text =
+      "id,release,task,system,model,ngpus,precision,gbs,mbs,sequence_length,fsdp,tp,pp,cp,vp,ep,ga,"
+      "tokens_per_sec_per_gpu\nm,26.06,Pre-Training "
+      "Performance,DGX-H100,LLAMA3.1_405B,1024,FP8,1536,1,8192,,8,8,2,8,n/a,,326\n";
+  const RunRow row = parse_run_table(text, "t.csv").at(0);
+  EXPECT_NEAR(*row.measured_s, 1536.0 * 8192 / (326 * 1024), 1e-3);
+  EXPECT_NE(row.scenario.find("chunks: 8\n"), std::string::npos) << row.scenario;
+}
+
+TEST(Summaries, KnownTablesOfOtherThingsSayWhatTheyHold) {
+  EXPECT_EQ(errors_of("gpus,dispatch_GBps,combine_GBps\n16,43,42\n"),
+            "t.csv: holds rates of DeepEP's all-to-alls, no runs");
+  EXPECT_NE(errors_of("id,class,fit_s\na,C,3.4\n").find("classes of another table's rows"),
+            std::string::npos);
+  const std::string golden =
+      "case,golden,iter_median_s,n_iter,mem_max_alloc_bytes\nbert,g,1.6,11,3e9\n";
+  EXPECT_EQ(measured_format("t.csv", golden), MeasuredFormat::runs);
+  const RunRow row = parse_run_table(golden, "t.csv").at(0);
+  EXPECT_EQ(row.id, "line 2: bert");
+  EXPECT_TRUE(row.unsupported);
+  EXPECT_NE(row.left_out.find("neither the vocabulary nor"), std::string::npos);
+}
+
+TEST(OpTimes, AreA1F1BOfEachDevicesOwnWithSharedVocabularyLayersInItsFAndB) {
+  const std::string columns =
+      "id,model,pp,microbatches,iteration_s,schedule,f_us,b_us,s_us,input_f_us,input_b_us,comm_"
+      "us\n";
+  const auto rows = parse_run_table(columns +
+                                        "a,m,2,128,1.5,1f1b,10 30,20 60,,,,\n"
+                                        "b,m,2,4,1,1f1b-vocab-1,10 11,20 21,5 6,1 2,3 4,7\n"
+                                        "c,m,2,4,1,1f1b,,,,,,\n",
+                                    "t.csv", true);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(*rows[0].measured_s, 1.5);
+  EXPECT_NE(rows[0].scenario.find("\"30 us\""), std::string::npos) << rows[0].scenario;
+  EXPECT_NE(rows[1].scenario.find("\"13 us\""), std::string::npos) << "F and the input's";
+  EXPECT_NE(rows[1].scenario.find("\"38 us\""), std::string::npos)
+      << "B, S, the input's, exchanges";
+  EXPECT_EQ(rows[2].left_out, "no times of ops");
+  const auto refusal = [&](const std::string& cells) {
+    try {
+      parse_run_table(columns + cells, "t.csv", true);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(
+      refusal("a,m,2,128,1.5,1f1b,10 30 1,20 60,,,,\n").find("'f_us': must be a time"),
+      std::string::npos)
+      << refusal("a,m,2,128,1.5,1f1b,10 30 1,20 60,,,,\n");
+  EXPECT_NE(refusal("a,m,2,128,1.5,1f1b,10 30,20 x,,,,\n").find("'b_us'"), std::string::npos);
+  EXPECT_NE(refusal("a,m,2,128,1.5,1f1b,10 30,,,,,\n").find("'b_us'"), std::string::npos);
+}
+
+TEST(RunTable, AJobOverRacksTakesAsManyGpusOfEach) {
+  const auto cluster = [](const std::string& dp) {
+    const std::string text =
+        parse_run_table(
+            "layers,hidden,heads,vocab,seq,gpu,nodes,dp,tp,pp,microbatch,microbatches\n"
+            "8,512,8,1000,256,gb200,128," +
+                dp + ",2,1,1,4\n",
+            "t.csv")
+            .at(0)
+            .scenario;
+    return text.substr(text.find("cluster: "),
+                       text.find('\n', text.find("cluster: ")) - text.find("cluster: "));
+  };
+  EXPECT_EQ(
+      cluster("256"),
+      R"(cluster: {"base":"gb200-nvl72","devices_per_node":64,"inter":{"nics":64},"nodes":8})");
+  EXPECT_EQ(cluster("32"), R"(cluster: {"base":"gb200-nvl72","nodes":1})");
+  EXPECT_EQ(cluster("72"), R"(cluster: {"base":"gb200-nvl72","nodes":2})") << "full racks";
+}
+
+TEST(RunTable, NotesThatSayCudaGraphsAreTheStacks) {
+  const auto scenario = [](const std::string& flags) {
+    return parse_run_table(
+               "layers,hidden,heads,vocab,seq,gpu,dp,tp,pp,microbatch,microbatches,flags\n"
+               "8,512,8,1000,256,h100,1,1,1,1,4," +
+                   flags + "\n",
+               "t.csv")
+        .at(0)
+        .scenario;
+  };
+  EXPECT_NE(
+      scenario("CUDA graph of the whole step").find("stack: {base: none, cuda_graphs: true}\n"),
+      std::string::npos);
+  EXPECT_NE(scenario("NVLS off").find("stack: none\n"), std::string::npos);
 }
 
 TEST(Summaries, AConfigurationOfMlperfIsARunOrSaysWhyNot) {
   const std::string text =
-      "id,benchmark,gpu,gpus,tp,pp,vp,cp,dp,microbatch,microbatches,seq,precision,iteration_s\n"
-      "a,llama31_405b,GB300,512,2,8,8,2,16,1,56,8192,NVFP4;attention F16,9.59548\n"
-      "b,deepseekv3_671b,GB300,256,1,4,4,1,64,1,240,4096,MXFP8;FP8 attention,38.95982\n";
+      "id,benchmark,gpu,gpus,tp,pp,vp,cp,dp,microbatch,microbatches,seq,precision,overlap,"
+      "iteration_s\n"
+      "a,llama31_405b,GB300,512,2,8,8,2,16,1,56,8192,NVFP4;attention F16,CUDA graphs,9.59548\n"
+      "b,deepseekv3_671b,GB300,256,1,4,4,1,64,1,240,4096,MXFP8;FP8 attention,,38.95982\n";
   const std::vector<RunRow> rows = parse_run_table(text, "t.csv");
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(*rows[0].measured_s, 9.59548);
   for (const char* line : {"precision: nvfp4\n", "vocab_size: 32000\n", "stages: 8\n",
-                           "\"base\":\"gb300-nvl72\",\"nodes\":8", "microbatches: 56\n"})
+                           "\"devices_per_node\":64,\"inter\":{\"nics\":64},\"nodes\":8",
+                           "microbatches: 56\n", "stack: {base: none, cuda_graphs: true}\n"})
     EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
   EXPECT_EQ(rows[0].scenario.find("tensor_overlap"), std::string::npos);
   EXPECT_EQ(rows[1].left_out, "deepseekv3_671b is no dense model");
