@@ -40,6 +40,13 @@ void predict_memory(const Simulation& s, const RunRow& row, MeasuredRowResult& r
   if (device.capacity_bytes() > 0) result.predicted_finished = most <= device.capacity_bytes();
 }
 
+/// Returns the predicted TFLOP/s per GPU of the FLOPs that the row's stated rate counts.
+double counted_tflops(const RunRow& row, const Rates& predicted) {
+  const double full = predicted.tflops_per_gpu.value_or(0);
+  if (!row.attention_by_half || predicted.mfu.value_or(0) <= 0) return full;
+  return full * predicted.mfu_causal.value_or(*predicted.mfu) / *predicted.mfu;
+}
+
 /// Returns the first line of a refusal, which says what is wrong.
 std::string first_line_of(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -65,7 +72,7 @@ MeasuredRowResult predict_row(const RunRow& row, Scenario scenario, EngineChoice
   // As many FLOPs at the measured rate.
   if (row.measured_tflops.value_or(0) > 0 && predicted.iteration_time_s)
     result.measured_s =
-        *predicted.iteration_time_s * predicted.tflops_per_gpu.value_or(0) / *row.measured_tflops;
+        *predicted.iteration_time_s * counted_tflops(row, predicted) / *row.measured_tflops;
   if (row.measured_bytes) result.measured_bytes = std::llround(*row.measured_bytes);
   predict_memory(s, row, result);
   return result;

@@ -59,6 +59,7 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "iteration_s",
                                          "samples_per_s",
                                          "tflops_per_gpu",
+                                         "tflops_attention",
                                          "peak_gib",
                                          "peak_of",
                                          "finished",
@@ -138,6 +139,7 @@ class RowReader {
     run.pipeline_depth = static_cast<int>(number("pp").value_or(1));
     run.measured_s = measured_time();
     if (!run.measured_s) run.measured_tflops = rate("tflops_per_gpu");
+    run.attention_by_half = counts_by_half();
     constexpr double kGib = 1024.0 * 1024 * 1024;
     if (const auto gib = number("peak_gib")) run.measured_bytes = *gib * kGib;
     if (const auto finished = number("finished")) run.finished = *finished != 0;
@@ -181,6 +183,13 @@ class RowReader {
   std::optional<double> rate(std::string_view column) {
     const auto value = number(column);
     return value && *value > 0 ? value : std::nullopt;
+  }
+  /// Returns whether a stated rate counts attention as a causal mask leaves it.
+  bool counts_by_half() {
+    const std::string counted = cell("tflops_attention");
+    if (!counted.empty() && counted != "full" && counted != "half")
+      refuse("tflops_attention", "must be full or half");
+    return counted == "half";
   }
   Json map_in(std::string_view column) {
     const auto given = Json::parse_if(cell(column));

@@ -49,6 +49,7 @@ struct RunRow {
   /// TFLOP/s per GPU of the model's FLOPs, where no time was measured: `simulate` counts those
   /// (docs/metrics.md), and the time follows.
   std::optional<double> measured_tflops;
+  bool attention_by_half = false;  ///< those FLOPs count attention as a causal mask leaves it
   PeakOf peak_of = PeakOf::fullest_stage;
   /// As nvidia-smi shows it: with the CUDA context and what the allocator keeps unused.
   bool of_whole_gpu = false;

@@ -193,6 +193,9 @@ TEST(RunTable, ARateStandsForATime) {
   EXPECT_FALSE(row("samples_per_s", ",0").measured_s);
   EXPECT_EQ(row("tflops_per_gpu", ",430").measured_tflops, 430);
   EXPECT_FALSE(row("tflops_per_gpu", "3,430").measured_tflops);
+  EXPECT_FALSE(row("tflops_attention", ",full").attention_by_half);
+  EXPECT_TRUE(row("tflops_attention", ",half").attention_by_half);
+  EXPECT_THROW(row("tflops_attention", ",some"), InputError);
 }
 
 const std::string kSimumax = R"({"system": "b200", "rows": [
