@@ -22,7 +22,8 @@ import numpy  # noqa: E402
 import penstock  # noqa: E402
 
 ROOT = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
-SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml"))
+# But those whose flows SimGrid plays for half a minute each.
+SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml") if not path.stem.startswith("llama-3-405b"))
 
 
 def command(*words):

@@ -38,6 +38,15 @@ class Scoreboard(unittest.TestCase):
                 for line in [*lines, *board.notes, *board.aims()]:
                     self.assertIn(line, written)
 
+    def test_how_time_goes_with_the_number_of_gpus_is_as_written(self):
+        if not (SHARED / "data" / "field").is_dir():
+            self.skipTest(f"no published runs: {SHARED} is not there (PENSTOCK_SHARED)")
+        lines = scoreboard().Board(SHARED).growth()
+        self.assertEqual(len(lines), 5)
+        self.assertGreaterEqual(sum("| met |" in line for line in lines), 3)
+        for line in lines:
+            self.assertIn(line, (SOURCE / "docs" / "scoreboard.md").read_text())
+
     def test_kernels_are_as_written(self):
         if not (SHARED / "data" / "kernels").is_dir():
             self.skipTest(f"no measured kernels: {SHARED} is not there (PENSTOCK_SHARED)")
