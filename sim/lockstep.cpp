@@ -38,8 +38,8 @@ bool alike(const Transfer& a, const Transfer& b) {
 bool replicas_alike(const SimulationInput& input) {
   const Placement& placement = input.program.placement;
   const OpLists& ops = input.program.ops;
-  if (!placement.replicated() || !placement.even() || placement.mirrored() ||
-      input.program.asynchronous || input.unlike != nullptr)
+  if (!placement.replicated() || !placement.even() || input.program.asynchronous ||
+      input.unlike != nullptr)
     return false;
   const std::uint32_t width = placement.width();
   for (int d = 0; d < ops.devices(); ++d) {

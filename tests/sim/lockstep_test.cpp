@@ -16,9 +16,12 @@ namespace {
 
 /// A job on a cluster: replicas of pipelines whose positions are GPUs of their own.
 struct Job : Rig {
-  Job(const RigSpec& spec, Cluster on, int tensor, int context) : Rig(spec) {
+  Job(const RigSpec& spec, Cluster on, int tensor, int context, int expert = 0) : Rig(spec) {
     cluster = std::move(on);
     Mesh mesh;
+    mesh.width = spec.width;
+    mesh.expert = expert;
+    mesh.routing = {.once_per_node = tensor > 1, .per_token = 4};
     mesh.size(Axis::tensor) = tensor;
     mesh.size(Axis::context) = context;
     int next = 0;
@@ -100,7 +103,7 @@ StageCosts costs_of(std::mt19937_64& random, const std::vector<Axis>& axes) {
 struct RandomJob {
   RigSpec spec;
   Cluster cluster;
-  int tensor, context;
+  int tensor, context, expert;
 };
 
 RandomJob random_job(std::mt19937_64& random) {
@@ -125,6 +128,9 @@ RandomJob random_job(std::mt19937_64& random) {
   std::vector<Axis> axes;
   if (job.tensor > 1) axes.push_back(Axis::tensor);
   if (job.context > 1) axes.push_back(Axis::context);
+  job.expert = 1 << pick(0, 5);
+  while (job.expert > job.spec.width * job.tensor * job.context) job.expert /= 2;
+  if (job.expert > 1) axes.push_back(Axis::expert);
   for (std::uint32_t s = 0; s < stages_of(*schedule, job.spec.shape); ++s) {
     job.spec.costs.push_back(costs_of(random, axes));
     if (schedule->whole_backward)
@@ -146,7 +152,7 @@ TEST(Lockstep, RandomJobsOnSharedLinksTakeAsLongAsInSimgrid) {
   for (int i = 0; shared < fewer(500); ++i) {
     const RandomJob job = random_job(random);
     SCOPED_TRACE(testing::Message() << i << ' ' << job.spec.schedule);
-    const Job run(job.spec, job.cluster, job.tensor, job.context);
+    const Job run(job.spec, job.cluster, job.tensor, job.context, job.expert);
     if (why_not_exact(run.input()).empty()) continue;
     ++shared;
     folded += Lockstep(run.input(), true).replicas() > 1 ? 1 : 0;
@@ -161,7 +167,7 @@ TEST(Lockstep, RandomJobsOnLinksThatChangeTakeAsLongAsInSimgrid) {
   for (int shared = 0; shared < fewer(100);) {
     const RandomJob job = random_job(random);
     SCOPED_TRACE(testing::Message() << shared << ' ' << job.spec.schedule);
-    const Job run(job.spec, job.cluster, job.tensor, job.context);
+    const Job run(job.spec, job.cluster, job.tensor, job.context, job.expert);
     SimulationInput input = run.input();
     if (why_not_exact(input).empty()) continue;
     ++shared;
