@@ -44,6 +44,9 @@ double rate_alone(const std::vector<LinkFlow>& flows, const std::vector<NetworkL
   return narrowest / flows[0].bytes;
 }
 
+/// Do the GPUs of a position exchange along it, whichever devices they belong to?
+bool of_positions(Axis axis) { return axis == Axis::data || axis == Axis::expert; }
+
 double shares(const std::vector<LinkFlow>& flows) {
   double sum = 0;
   for (const LinkFlow& flow : flows) sum += flow.bytes;
@@ -248,9 +251,9 @@ void Traffic::add_groups_of_positions(const AxisCollective& of, const Program& p
 void Traffic::add_collectives(const AxisCollective& of, const Program& program,
                               const Cluster& cluster, const Mesh& mesh, Network& network) {
   const bool host = of.axis == Axis::host;
-  const bool of_positions = of.axis == Axis::data || of.axis == Axis::expert;
+  const bool by_position = of_positions(of.axis);
   if (of.axis == Axis::expert && mesh.expert < 2) return;
-  if (!host && !of_positions && mesh.size(of.axis) == 1) return;
+  if (!host && !by_position && mesh.size(of.axis) == 1) return;
   ranks_[index(static_cast<int>(of.axis))] = std::max(2, ranks(of.axis));
   const auto alike = std::ranges::find_if(collectives_, [&](const AxisCollective& known) {
     return !host && known.axis == of.axis && flows_alike(known.what, of.what);
@@ -270,7 +273,7 @@ void Traffic::add_collectives(const AxisCollective& of, const Program& program,
   const bool by_rank = traits(of.axis).by_rank;
   const auto node_of = [&](int gpu) { return by_rank ? 0 : cluster.node_of(gpu); };
   const std::size_t first = transfers_.size();
-  if (of_positions) add_groups_of_positions(of, program, cluster, mesh, network);
+  if (by_position) add_groups_of_positions(of, program, cluster, mesh, network);
   transfers_.resize(first + mesh.gpus.size());
   for (int device = 0; device < static_cast<int>(mesh.gpus.size()); ++device) {
     Transfer& ring = transfers_[first + index(device)];
@@ -278,7 +281,7 @@ void Traffic::add_collectives(const AxisCollective& of, const Program& program,
     ring.axis = of.axis;
     ring.what = of.what;
     ring.source = device;
-    if (of_positions) continue;
+    if (by_position) continue;
     if (host)
       ring.phases = {
           host_copies(mesh.gpus[index(device)], of.what == Collective::copy_out, network)};
@@ -331,7 +334,7 @@ bool Traffic::in_turn(const Transfer& one, const Transfer& other) const {
     const bool sharded = one.axis == Axis::data, other_sharded = other.axis == Axis::data;
     if (sharded != other_sharded) return false;  // they go side by side
     // Groups of a position are priced together.
-    const bool together = one.axis == other.axis && (sharded || one.axis == Axis::expert);
+    const bool together = one.axis == other.axis && of_positions(one.axis);
     return one.source == other.source ||
            (together && placement_.position_of(one.source) == placement_.position_of(other.source));
   }
@@ -391,10 +394,24 @@ std::vector<std::uint32_t> Traffic::flows_of_one() const {
       for (const int l : flow.links) now[index(l)] = 0;
     }
   };
+  // Groups of a position go in lockstep.
+  std::map<std::tuple<Axis, Collective, std::uint32_t, std::size_t>, std::vector<LinkFlow>> groups;
   for (const Transfer& transfer : transfers_) {
     if (!uses_links(transfer)) continue;
-    for (const Transfer::Phase& phase : transfer.phases) look_at(phase.flows);
+    const bool together =
+        transfer.kind == Transfer::Kind::collective && of_positions(transfer.axis);
+    for (std::size_t p = 0; p < transfer.phases.size(); ++p) {
+      const std::vector<LinkFlow>& flows = transfer.phases[p].flows;
+      if (!together) {
+        look_at(flows);
+        continue;
+      }
+      auto& all =
+          groups[{transfer.axis, transfer.what, placement_.position_of(transfer.source), p}];
+      all.insert(all.end(), flows.begin(), flows.end());
+    }
   }
+  for (const auto& [key, flows] : groups) look_at(flows);
   return most;
 }
 
