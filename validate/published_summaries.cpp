@@ -27,6 +27,17 @@ constexpr Llama kLlamas[] = {{"LLAMA3_8B", "llama31_8b", 32, 4096, 32, 14336, 12
                              {"LLAMA3_70B", "llama31_70b", 80, 8192, 64, 28672, 128256},
                              {"LLAMA3.1_405B", "llama31_405b", 126, 16384, 128, 53248, 32000}};
 
+/// A mixture of experts by the names of both, as the model that is shipped.
+struct Mixture {
+  std::string_view bridge, mlperf, model;
+  int layers;
+};
+constexpr Mixture kMixtures[] = {{"DeepSeekV3", "deepseekv3_671b", "deepseek-v3", 61},
+                                 {"Qwen3_30B_a3B", "", "qwen3-30b-a3b", 48},
+                                 {"Qwen3_235B_a22B", "", "qwen3-235b-a22b", 94},
+                                 {"GPT OSS 120B", "", "gpt-oss-120b", 36},
+                                 {"", "gpt_oss_20b", "gpt-oss-20b", 24}};
+
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
   return text;
@@ -54,6 +65,19 @@ std::string split_with_ends(int layers, int chunks) {
   const int each = (layers + 2) / chunks;
   for (int i = 0; i < chunks; ++i)
     text += fmt::format("{}{}", i > 0 ? "/" : "", each - (i == 0 || i + 1 == chunks ? 1 : 0));
+  return text;
+}
+
+/// Returns layers by chunk, as many on each until they end (Megatron-Bridge's layouts of
+/// DeepSeek-V3, whose last chunk has the rest, the multi-token prediction and the loss).
+std::string split_from_front(int layers, int chunks) {
+  const int each = (layers + chunks - 1) / chunks;
+  std::string text;
+  for (int i = 0, left = layers; i < chunks; ++i) {
+    const int here = std::min(each, left);
+    text += fmt::format("{}{}", i > 0 ? "/" : "", here);
+    left -= here;
+  }
   return text;
 }
 
@@ -146,18 +170,22 @@ class SummaryRow {
                           cell("task").starts_with("SFT") ? ", SFT" : ""));
     set("source", "Megatron-Bridge " + cell("release"));
     const auto* llama = std::ranges::find(kLlamas, model, &Llama::bridge);
-    if (llama == std::end(kLlamas))
-      return set("unsupported", fmt::format("{} is no dense model", model));
+    const auto* mixture = std::ranges::find(kMixtures, model, &Mixture::bridge);
+    if (llama == std::end(kLlamas) && mixture == std::end(kMixtures))
+      return set("unsupported", fmt::format("{} is not a model that is shipped", model));
     if (cell("task").starts_with("LoRA")) return set("unsupported", "adapters alone are trained");
     const std::string gpu = lower(system.substr(system.find('-') + 1));
     const double count = number("#-GPUs"), tp = number("TP"), pp = number("PP"), cp = number("CP");
     const double width = count / (tp * pp * cp), batch = number("GBS"), micro = number("MBS");
-    write(*llama, gpu, count, {tp, pp, cp, number("VP"), width, micro, batch / width / micro});
+    const Degrees degrees{tp, pp, cp, number("VP"), width, micro, batch / width / micro};
+    if (mixture != std::end(kMixtures))
+      write_mixture(*mixture, gpu, count, degrees, number("EP"));
+    else
+      write_llama(*llama, gpu, count, degrees);
     if (number("FSDP") > 1) {
       set("shard", "weights");
       set_count("shard_group", number("FSDP"));
     }
-    set("vocab", "128256");
     set("seq", cell("Sequence Length"));
     set("precision", precision_of(whole("Precision")));
     const double tokens = number("Tokens / sec / GPU") * count;
@@ -168,15 +196,29 @@ class SummaryRow {
     set("id", cell("id"));
     set("source", "mlcommons training_results_v6.0");
     const auto* llama = std::ranges::find(kLlamas, cell("benchmark"), &Llama::mlperf);
-    if (llama == std::end(kLlamas))
-      return set("unsupported", fmt::format("{} is no dense model", cell("benchmark")));
-    write(*llama, lower(cell("gpu")), number("gpus"),
-          {number("tp"), number("pp"), number("cp"), number("vp"), number("dp"),
-           number("microbatch"), number("microbatches")});
-    set_count("vocab", llama->mlperf_vocab);
-    set("seq", cell("seq"));
+    const auto* mixture = std::ranges::find(kMixtures, cell("benchmark"), &Mixture::mlperf);
+    if (llama == std::end(kLlamas) && mixture == std::end(kMixtures))
+      return set("unsupported",
+                 fmt::format("{} is not a model that is shipped", cell("benchmark")));
+    const Degrees degrees{number("tp"), number("pp"),         number("cp"),          number("vp"),
+                          number("dp"), number("microbatch"), number("microbatches")};
     const std::string precision = whole("precision");
+    if (mixture != std::end(kMixtures)) {
+      write_mixture(*mixture, lower(cell("gpu")), number("gpus"), degrees, number("ep"));
+      set("expert_overlap",
+          whole("overlap").find("combined 1F1B") != std::string::npos ? "1" : "0");
+    } else {
+      write_llama(*llama, lower(cell("gpu")), number("gpus"), degrees);
+      set_count("vocab", llama->mlperf_vocab);
+    }
+    set("seq", cell("seq"));
     set("precision", precision_of(precision));
+    if (precision.find("FP8 attention") != std::string::npos)
+      set("precision_json",
+          fmt::format(
+              R"({{"base": "{}", "attention": "fp8", "linear_weights": "narrow"{}}})",
+              precision_of(precision),
+              precision.find("LM head MXFP8") != std::string::npos ? R"(, "head": "mxfp8")" : ""));
     set("iteration_s", cell("iteration_s"));
     if (precision.starts_with("NVFP4")) set("tp_overlap", "0");
     set("flags", whole("overlap"));  // where they say that steps run as CUDA graphs
@@ -185,7 +227,24 @@ class SummaryRow {
   struct Degrees {
     double tp, pp, cp, chunks, width, microbatch, microbatches;
   };
-  void write(const Llama& llama, const std::string& gpu, double gpus, const Degrees& d) {
+  /// Writes a job of a mixture; what its pages leave out is as their newest recipes have it: tokens
+  /// go once to each node, and passes of chunks run together.
+  void write_mixture(const Mixture& mixture, const std::string& gpu, double gpus, const Degrees& d,
+                     double ep) {
+    write_job(gpu, gpus, d);
+    set("base_model", std::string(mixture.model));
+    set("stack", "megatron-kernels");
+    set_count("ep", ep);
+    set("expert_exchange", "once-per-node");
+    set("expert_overlap", d.chunks > 1 ? "1" : "0");
+    const int chunks = static_cast<int>(d.pp * std::max(1.0, d.chunks));
+    const std::string ends = split_with_ends(mixture.layers, chunks);
+    if (mixture.layers % chunks != 0)
+      set("split", ends.empty() ? split_from_front(mixture.layers, chunks) : ends);
+  }
+
+  void write_llama(const Llama& llama, const std::string& gpu, double gpus, const Degrees& d) {
+    write_job(gpu, gpus, d);
     set("model", std::string(llama.bridge));
     set("family", "llama");
     set_count("layers", llama.layers);
@@ -194,6 +253,11 @@ class SummaryRow {
     set("kv_heads", "8");
     set_count("intermediate", llama.intermediate);
     set("tied", "0");
+    set("vocab", "128256");
+    set("split", split_with_ends(llama.layers, static_cast<int>(d.pp * d.chunks)));
+  }
+
+  void write_job(const std::string& gpu, double gpus, const Degrees& d) {
     set("gpu", gpu);
     set_count("nodes", std::max(1.0, std::ceil(gpus / 8)));  // of racks: as the degrees say
     set_count("dp", d.width);
@@ -201,7 +265,6 @@ class SummaryRow {
     set_count("cp", d.cp);
     set_count("pp", d.pp);
     if (d.chunks > 1) set_count("chunks", d.chunks);
-    set("split", split_with_ends(llama.layers, static_cast<int>(d.pp * d.chunks)));
     set_count("microbatch", d.microbatch);
     set_count("microbatches", d.microbatches);
     set("schedule", d.chunks > 1 ? "interleaved-1f1b" : "1f1b");
@@ -321,6 +384,12 @@ CsvTable summary_as_runs(const CsvTable& table) {
                                              "source",
                                              "unsupported",
                                              "model",
+                                             "base_model",
+                                             "stack",
+                                             "ep",
+                                             "expert_exchange",
+                                             "expert_overlap",
+                                             "precision_json",
                                              "family",
                                              "layers",
                                              "hidden",

@@ -25,11 +25,20 @@ constexpr const char* kNeededColumns[] = {"layers", "hidden", "heads",      "voc
 constexpr const char* kOtherColumns[] = {"id",
                                          "model",
                                          "family",
+                                         "base_model",
+                                         "experts",
+                                         "topk",
+                                         "moe_intermediate",
+                                         "ep",
+                                         "etp",
+                                         "expert_exchange",
+                                         "expert_overlap",
                                          "kv_heads",
                                          "intermediate",
                                          "tied",
                                          "flash",
                                          "precision",
+                                         "precision_json",
                                          "grad_bytes",
                                          "bytes_json",
                                          "gpu",
@@ -236,19 +245,16 @@ class RowReader {
 
   void write_model() {
     text_ += "model:\n";
-    write_column("name", "model");
-    write("  family", family());
-    write_column("num_layers", "layers");
-    write_column("hidden_size", "hidden");
-    write_column("num_attention_heads", "heads");
-    write_column("num_query_groups", "kv_heads");
-    write_column("ffn_hidden_size", "intermediate");
-    write_column("vocab_size", "vocab");
+    if (has("base_model"))
+      write_column("base", "base_model");
+    else
+      write_shape();
     write_column("seq_length", "seq");
-    if (has("tied")) write("  tie_embeddings", yes("tied") ? "true" : "false");
     if (has("flash")) write("  flash_attention", yes("flash") ? "true" : "false");
     const bool narrow = cell("precision").starts_with("fp8") || cell("precision") == "mxfp8";
-    if (narrow && source_stack() != nullptr && source_stack()->narrow_parameters)
+    if (has("precision_json"))
+      text_ += fmt::format("  precision: {}\n", map_in("precision_json").dump());
+    else if (narrow && source_stack() != nullptr && source_stack()->narrow_parameters)
       text_ += fmt::format("  precision: {{base: {}, linear_weights: narrow}}\n",
                            yaml_scalar(cell("precision")));
     else
@@ -258,6 +264,21 @@ class RowReader {
                            yaml_scalar(cell("grad_bytes")));
     if (has("bytes_json"))
       text_ += fmt::format("  bytes_per_parameter: {}\n", map_in("bytes_json").dump());
+  }
+
+  void write_shape() {
+    write_column("name", "model");
+    write("  family", family());
+    write_column("num_layers", "layers");
+    write_column("hidden_size", "hidden");
+    write_column("num_attention_heads", "heads");
+    write_column("num_query_groups", "kv_heads");
+    write_column("ffn_hidden_size", "intermediate");
+    write_column("vocab_size", "vocab");
+    if (has("tied")) write("  tie_embeddings", yes("tied") ? "true" : "false");
+    write_column("num_experts", "experts");
+    write_column("experts_per_token", "topk");
+    write_column("expert_ffn_hidden_size", "moe_intermediate");
   }
 
   void write_cluster() {
@@ -339,6 +360,11 @@ class RowReader {
     write_column("tensor", "tp");
     write_column("context", "cp");
     write_column("context_exchange", "context_exchange");
+    write_column("expert", "ep");
+    // Recipes of today divide no expert; Megatron-LM does by default.
+    if (has("ep") || has("etp")) write("  expert_tensor", has("etp") ? cell("etp") : "1");
+    write_column("expert_exchange", "expert_exchange");
+    if (yes("expert_overlap")) write("  expert_overlap", "true");
     if (sequence_parallel()) write("  sequence_parallel", "true");
     if (sequence_parallel() && yes("tp_overlap")) write("  tensor_overlap", "true");
     write_column("microbatch_size", "microbatch");
