@@ -41,6 +41,25 @@ std::vector<std::pair<std::string, std::string>> shape_keys(const TransformerSpe
   add_unless(usual.dropout, "dropout", form.dropout);
   add_given("sliding_window", model.sliding_window);
   add_given("full_attention_every", model.full_attention_every);
+  add_unless(usual.sinks, "attention_sinks", form.sinks);
+  if (model.latent) {
+    const LatentAttention& l = *model.latent;
+    add("latent_attention",
+        fmt::format("{{q_rank: {}, kv_rank: {}, rope_dim: {}, nope_dim: {}, value_dim: {}}}",
+                    l.q_rank, l.kv_rank, l.rope_dim, l.nope_dim, l.value_dim));
+  }
+  if (model.experts) {
+    const Experts& e = *model.experts;
+    add("num_experts", e.count);
+    add("experts_per_token", e.top_k);
+    add("expert_ffn_hidden_size", e.width);
+    add_unless(0, "shared_expert_ffn_hidden_size", e.shared_width);
+    add_unless(false, "shared_expert_gate", e.shared_gate);
+    add_unless(false, "router_bias", e.router_bias);
+    add_unless(0, "first_dense_layers", e.first_dense);
+    add_unless(1, "expert_layer_every", e.every);
+  }
+  add_unless(0, "mtp_layers", model.mtp_layers);
   add_given("extra_parameters", model.extra_parameters);
   add("tie_embeddings", model.tie_embeddings);
   add("flash_attention", model.flash_attention);

@@ -90,7 +90,8 @@ struct Experts {
   bool shared_gate = false;       ///< a sigmoid of the token weighs what they make (Qwen2-MoE)
   bool router_bias = false;       ///< a parameter of each routed expert (gpt-oss)
   int first_dense = 0;            ///< so many first layers have the model's own MLP (DeepSeek-V3)
-  int every = 1;                  ///< the n-th, 2n-th ... layer has experts (Llama 4 Maverick: 2)
+  int every = 1;  ///< of the others, the first and every n-th after it have experts (Llama 4
+                  ///< Maverick: 2, behind a dense one)
   /// Parts of the routed experts, of which a token's are in so many alone (DeepSeek-V3: 8, 4).
   int groups = 1, groups_per_token = 1;
 
@@ -184,8 +185,8 @@ struct TransformerSpec {
   /// Returns of which kind layer `layer` of the model is, counted from 0.
   LayerKind kind_of(int layer) const {
     if (layer >= num_layers) return LayerKind::prediction;
-    const bool has = experts && layer >= experts->first_dense && (layer + 1) % experts->every == 0;
-    return has ? LayerKind::experts : LayerKind::dense;
+    const int beyond = experts ? layer - experts->first_dense : -1;
+    return beyond >= 0 && beyond % experts->every == 0 ? LayerKind::experts : LayerKind::dense;
   }
   bool has_experts(int layer) const { return kind_of(layer) == LayerKind::experts; }
   /// Returns how many of layers [begin, end) have experts.

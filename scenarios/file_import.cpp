@@ -64,7 +64,9 @@ std::string import_layout(const std::string& text, const std::string& stages) {
   std::string out = fmt::format("# {}: {} layers\n", to_layout(layout), all);
   if (mtp > 0)
     out += fmt::format(
-        "# the {} multi-token prediction layers (m) are left out: they are not modelled\n", mtp);
+        "# its multi-token prediction layers (m) are the model's mtp_layers: {}, on the last "
+        "stage\n",
+        mtp);
   out += fmt::format("pipeline:\n  stages: {}\n", devices);
   if (devices < layout.size()) out += fmt::format("  chunks: {}\n", layout.size() / devices);
   return out + fmt::format("  split: [{}]\n", fmt::join(layers, ", "));
@@ -81,24 +83,12 @@ std::string import_csv(const std::string& text, const std::string& path) {
 }
 
 std::string import_model(const std::string& path) {
-  NearestModel nearest = nearest_model(path);
+  ForeignModel nearest = foreign_model(path);
   TransformerSpec& m = nearest.model;
-  const std::vector<std::string>& missing = nearest.left_out;
   std::string out = fmt::format("# from {}\n", path);
   for (const std::string& note : nearest.notes)
     out += fmt::format("# {}\n", without_controls(note));
   m.name = name_of_model(path);
-  if (!missing.empty()) {
-    m.name += ", without its experts";
-    out += "# cannot be modelled:\n";
-    for (const std::string& line : missing) out += fmt::format("#   {}\n", line);
-    out += fmt::format(
-        "# assumed, as the nearest:\n"
-        "#   ffn_hidden_size: {}, that of the experts that a token visits: their compute; the "
-        "weights of the others, routing and all-to-all are missing, so the real job is slower and "
-        "larger\n",
-        m.ffn_hidden_size);
-  }
   const auto line = [&](std::string_view key, const auto& value) {
     out += fmt::format("{}: {}\n", key, value);
   };

@@ -38,9 +38,6 @@ std::optional<ForeignType> find_foreign_type(std::string_view name) {
   return std::nullopt;
 }
 
-/// Returns why there are no experts.
-std::string no_mixture() { return std::string(said_of(*beyond_us("num_experts"), "why")); }
-
 /// Returns whether a key changes nothing that is predicted.
 bool is_meaningless(std::string_view key) {
   const auto begins = [&](const Value& with) { return key.starts_with(with.text); };
@@ -71,18 +68,21 @@ class Adoption {
                  document_.find("norm_eps") != nullptr && document_.find("model_type") == nullptr;
     take_language_model();
     join_map("attn_config");
+    join_map("ffn_config");
     rename_keys();
+    has_experts_ = has_experts(document_);
     find_type();
     for (const Value::Entry& entry : document_.entries) {
       if (entry.value.kind != Value::Kind::null) adopt(entry);
     }
     check_projection();
-    check_experts();
+    settle_experts();
     settle_heads();
     settle_biases();
     settle_dropout();
     settle_window();
     settle_family();
+    settle_latents();
     if (!missing_.empty()) add_default("missing", missing_);
     document_.entries = std::move(kept_);
     if (!meaningless_.empty())
@@ -105,17 +105,6 @@ class Adoption {
   }
 
   bool is_of(std::string_view type) const { return type_ && type_->name == type; }
-
-  /// Returns what can be asked instead of a mixture of experts.
-  std::string nearest_without_experts() const {
-    const double width = width_of_experts(document_);
-    if (width == 0) return "";
-    return fmt::format(
-        "; the nearest is a dense model whose ffn_hidden_size is {:.0f}, that of the experts which "
-        "a token visits (the weights of the others, routing and all-to-all are missing then): "
-        "`penstock import {} -o nearest.yaml` writes it",
-        width, document_.source->name);
-  }
 
   double number_of(std::string_view key) const {
     const KeyRow* row = find_key("model", key);
@@ -163,8 +152,8 @@ class Adoption {
     document_.entries = std::move(entries);
   }
 
-  /// Returns the parameters of SigLIP's encoder and Gemma 3's projection of what it sees
-  /// (transformers' siglip and gemma3); 0 of others.
+  /// Returns the parameters of SigLIP's encoder and Gemma 3's projection of what it sees, and of
+  /// Llama 4's (transformers' siglip, gemma3 and llama4); 0 of others.
   static std::int64_t vision_parameters(const Value& vision, double text_width) {
     constexpr double kMostOfSize = 1e5;  // products of three fit 63 bits
     const Value* type = vision.find("model_type");
@@ -173,17 +162,20 @@ class Adoption {
     };
     const std::int64_t h = size("hidden_size"), f = size("intermediate_size");
     const std::int64_t patch = size("patch_size"), image = size("image_size");
-    if (type == nullptr || type->text != "siglip_vision_model" || h == 0 || f == 0 || patch == 0 ||
-        image == 0)
-      return 0;
+    const auto text = static_cast<std::int64_t>(std::min(text_width, kMostOfSize));
+    if (type == nullptr || h == 0 || f == 0 || patch == 0 || image == 0) return 0;
     const std::int64_t layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h;
-    const std::int64_t patches = 3 * patch * patch * h + h + image / patch * (image / patch) * h;
-    const std::int64_t projection =
-        h * static_cast<std::int64_t>(std::min(text_width, kMostOfSize)) + h;
-    return size("num_hidden_layers") * layer + patches + 2 * h + projection;
+    // The product that makes patches, and positions.
+    const std::int64_t patches = 3 * patch * patch * h + image / patch * (image / patch) * h;
+    const std::int64_t encoder = size("num_hidden_layers") * layer + patches + 2 * h;
+    if (type->text == "siglip_vision_model") return encoder + h + h * text + h;
+    if (type->text != "llama4_vision_model") return 0;
+    // A class with its position, a second norm; an MLP of what is seen, and a projection.
+    const std::int64_t in = size("projector_input_dim"), out = size("projector_output_dim");
+    return encoder + 4 * h + f * in + in * out + size("vision_output_dim") * text;
   }
 
-  /// Joins a map to the others' keys: MPT says what attention is in one of its own.
+  /// Joins a map to the others' keys: MPT and DBRX say what attention and experts are in their own.
   void join_map(const char* key) {
     const Value::Entry* map = given(key);
     if (map == nullptr || map->value.kind != Value::Kind::map) return;
@@ -213,7 +205,7 @@ class Adoption {
                                     fmt::format("the {} '{}' is {}, which is not modelled: only "
                                                 "decoders of alike layers are",
                                                 said->key.text, said->value.text, what));
-    if (type_ || experts_of(document_) != nullptr) return;  // which are refused
+    if (type_) return;
     if (is_like_llama()) return take_by_keys(printable(said->value.text));
     std::vector<std::string> known;
     for (const auto& row : hf_table("types").entries) known.push_back(row.key.text);
@@ -275,7 +267,9 @@ class Adoption {
   void adopt(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
     if (key == "family" || key == "model_type" || lists(hf_table("activations"), key)) return;
-    if (is_settled_together(key) || refused(entry) || translated(entry) || superseded(key)) return;
+    if (is_settled_together(key) || adopted_of_experts(entry) || refused(entry) ||
+        translated(entry) || superseded(key))
+      return;
     if (find_key("model", key) != nullptr) return keep(entry);
     if (is_meaningless(key)) return meaningless_.push_back(key);
     if (unknown_.size() >= kMostSuggestedKeys) return unknown_.push_back(key);
@@ -290,22 +284,34 @@ class Adoption {
   bool is_settled_together(std::string_view key) {
     return lists(hf_table("windows"), key) || lists(hf_table("dropouts"), key) ||
            hf_table("biases").find(std::string(key)) != nullptr || key == "attention_out_bias" ||
-           key == "multi_query" || key == "alibi" || key == "new_decoder_architecture" ||
-           key == "multi_query_attention" || key == "attn_type" || key == "learned_pos_emb" ||
-           (key == "num_ln_in_parallel_attn") || key == "group_query_attention";
+           lists(hf_table("latents"), key) || key == "multi_query" || key == "alibi" ||
+           key == "new_decoder_architecture" || key == "multi_query_attention" ||
+           key == "attn_type" || key == "learned_pos_emb" || (key == "num_ln_in_parallel_attn") ||
+           key == "group_query_attention";
+  }
+
+  /// Keeps a key of experts where there are some; Megatron lists their defaults beside
+  /// `num_experts: null`.
+  bool adopted_of_experts(const Value::Entry& entry) {
+    const std::string& key = entry.key.text;
+    const KeyRow* row = find_key("model", key);
+    const bool ours = row != nullptr && lists(hf_table("of_experts"), row->key);
+    const bool layers = lists(hf_table("layers_of_experts"), key);
+    if (!ours && !layers && !key.starts_with("moe_")) return false;
+    const bool unsaid = !has_experts_ && !says_dense(document_) && is_positive(entry.value);
+    if (ours && (has_experts_ || unsaid))
+      keep(entry);
+    else if (!layers || !has_experts_)
+      meaningless_.push_back(key);
+    return true;
   }
 
   bool refused(const Value::Entry& entry) {
     const std::string& key = entry.key.text;
     const Value* beyond = beyond_us(key);
     if (beyond == nullptr) return refused_parallelism(entry);
-    const Value::Entry* experts = experts_of(document_);
-    const bool of_experts = said_of(*beyond, "what") == "experts";
-    if (!is_positive(entry.value) || (of_experts && says_dense(document_))) return true;
-    if (experts == nullptr || !of_experts)
+    if (is_positive(entry.value))
       diagnostics_.add_error(entry.key, std::string(said_of(*beyond, "why")));
-    else if (experts->key.text == key)  // the others say the same
-      diagnostics_.add_error(entry.key, no_mixture() + nearest_without_experts());
     return true;
   }
 
@@ -345,8 +351,10 @@ class Adoption {
       return true;
     }
     if (lists(hf_table("norms_of_queries"), key)) {
-      const bool wide = is_of("cohere") || is_of("cohere2") || is_of("stablelm");
-      if (yes) keep(entry, "qk_norm", wide ? "width" : "head");
+      const bool wide =
+          is_of("cohere") || is_of("cohere2") || is_of("stablelm") || is_of("minimax_m2");
+      if (yes && !is_of("llama4_text"))  // whose norm has no parameters
+        keep(entry, "qk_norm", wide ? "width" : "head");
       return true;
     }
     if (key == "expansion_ratio") {
@@ -358,8 +366,16 @@ class Adoption {
       keep(entry, "ffn_hidden_size", fmt::format("{:.0f}", std::atof(text.c_str()) / 2));
       return true;
     }
-    // The last is checked with the hidden size, others with the experts, at the end.
-    return meant(entry) || key == "word_embed_proj_dim" || key.starts_with("moe_");
+    if (key == "num_nextn_predict_layers") {
+      if (is_positive(entry.value))
+        notes_.push_back(fmt::format(
+            "{}: {} {} is left out, as transformers leaves out the layers that predict further "
+            "tokens; mtp_layers: {} adds them",
+            document_.source->name, key, printable(text), printable(text)));
+      return true;
+    }
+    // The last is checked with the hidden size at the end.
+    return meant(entry) || key == "word_embed_proj_dim";
   }
 
   /// Keeps what is a word for one of our choices.
@@ -567,8 +583,13 @@ class Adoption {
     if (types == nullptr || types->value.kind != Value::Kind::list) return std::nullopt;
     int full = 0;
     for (const Value& type : types->value.items) {
-      if (type.text == "full_attention") ++full;
-      if (type.text == "full_attention" || type.text == "sliding_attention") continue;
+      // A token of a chunk attends to all before it in the chunk.
+      const bool chunked = type.text == "chunked_attention";
+      if (type.text == "full_attention" || chunked) ++full;
+      if (chunked && full == 1)
+        notes_.push_back(
+            fmt::format("{}: attention within chunks is taken as full", document_.source->name));
+      if (type.text == "full_attention" || type.text == "sliding_attention" || chunked) continue;
       diagnostics_.add_error(type,
                              fmt::format("layers of '{}' are not modelled", printable(type.text)));
     }
@@ -654,18 +675,127 @@ class Adoption {
       drop("full_attention_every");
   }
 
-  /// Refuses moe_* of a model without experts; Megatron lists their defaults beside `num_experts:
-  /// null`.
-  void check_experts() {
-    const bool none = says_dense(document_);
-    for (const Value::Entry& entry : document_.entries) {
-      if (!entry.key.text.starts_with("moe_")) continue;
-      if (!none && is_positive(entry.value)) {
-        if (experts_of(document_) == nullptr) diagnostics_.add_error(entry.key, no_mixture());
-      } else if (entry.value.kind != Value::Kind::null) {
-        meaningless_.push_back(entry.key.text);
-      }
+  /// Returns whether each layer has experts, from all that a file may say of it.
+  std::vector<bool> layers_with_experts(int layers) const {
+    const auto number = [&](const char* key, int otherwise) {
+      const Value::Entry* entry = given(key);
+      const bool said = entry != nullptr && entry->value.kind == Value::Kind::scalar;
+      return said ? static_cast<int>(std::clamp(std::atof(entry->value.text.c_str()), 0.0, 1e6))
+                  : otherwise;
+    };
+    const auto listed = [&](const char* key) {
+      const Value::Entry* entry = given(key);
+      return entry != nullptr && entry->value.kind == Value::Kind::list ? &entry->value.items
+                                                                        : nullptr;
+    };
+    const auto holds = [](const std::vector<Value>& items, int layer) {
+      return std::ranges::any_of(
+          items, [&](const Value& item) { return std::atoi(item.text.c_str()) == layer; });
+    };
+    const std::vector<Value>* only = listed("moe_layers");
+    const std::vector<Value>* without = listed("mlp_only_layers");
+    const std::vector<Value>* each = listed("moe_layer_freq");
+    // Of Megatron's, also in Python's words.
+    const Value::Entry* freq = given("moe_layer_freq");
+    std::vector<bool> pattern;
+    if (freq != nullptr && freq->value.text.find('[') != std::string::npos)
+      pattern = layer_pattern(freq->value.text, layers).value_or(std::vector<bool>{});
+    const auto first =
+        std::max(number("first_k_dense_replace", 0), number("moe_layer_start_index", 0));
+    // Megatron and DeepSeek count layers from 0, the others from 1.
+    const int every = pattern.empty() ? std::max(1, number("moe_layer_freq", 1)) : 1;
+    int of_step = 1;
+    for (const char* key :
+         {"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"})
+      of_step = std::max(of_step, number(key, 1));
+    std::vector<bool> has;
+    for (int i = 0; i < layers; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      has.push_back(i >= first && i % every == 0 && (i + 1) % of_step == 0 &&
+                    (only == nullptr || only->empty() || holds(*only, i)) &&
+                    (without == nullptr || !holds(*without, i)) &&
+                    (pattern.empty() || (at < pattern.size() && pattern[at])) &&
+                    (each == nullptr || (at < each->size() && is_positive((*each)[at]))));
     }
+    return has;
+  }
+
+  /// Settles which layers have experts, and how wide the shared ones are.
+  void settle_experts() {
+    if (!has_experts_) return;
+    const auto layers = static_cast<int>(std::clamp(number_of("num_layers"), 0.0, 1e6));
+    const auto rule = expert_layers(layers_with_experts(layers));
+    drop("first_dense_layers");
+    if (rule) {
+      add_default("first_dense_layers", std::to_string(rule->first_dense));
+      add_default("expert_layer_every", std::to_string(rule->every));
+    } else if (layers > 0) {
+      for (const Value& key : hf_table("layers_of_experts").items)
+        if (const Value::Entry* entry = given(key.text)) {
+          diagnostics_.add_error(
+              entry->key,
+              fmt::format("'{}' gives experts to layers that follow no rule of ours: all behind "
+                          "first_dense_layers, or every n-th of them",
+                          key.text));
+          break;
+        }
+    }
+    const auto text = [](double number) { return fmt::format("{:.0f}", number); };
+    if (is_of("llama4_text")) {  // Llama4TextMoe: one shared expert, as wide as the others
+      const double width = number_of("ffn_hidden_size");
+      drop("ffn_hidden_size");
+      const double dense = number_of("intermediate_size_mlp");
+      add_default("ffn_hidden_size", text(dense > 0 ? dense : width));
+      add_default("expert_ffn_hidden_size", text(width));
+      add_default("shared_expert_ffn_hidden_size", text(width));
+    }
+    const double shared =
+        first_of(document_, {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"});
+    const double own = number_of("expert_ffn_hidden_size");
+    if (shared > 0)
+      add_default("shared_expert_ffn_hidden_size",
+                  text(shared * (own > 0 ? own : number_of("ffn_hidden_size"))));
+  }
+
+  /// Makes a map of ours of what DeepSeek's and Megatron's keys say of latent attention.
+  void settle_latents() {
+    const bool said = is("multi_latent_attention", "true");
+    if (is("multi_latent_attention", "false") || (!said && !is_positive_key("kv_lora_rank")))
+      return;
+    for (const char* key : {"head_dim", "num_query_groups", "qk_norm"}) drop(key);
+    // As Megatron-LM has them where its arguments do not say them (MLATransformerConfig).
+    struct Row {
+      const char* key;
+      std::initializer_list<const char*> theirs;
+      double usual;
+    };
+    Value map;
+    map.kind = Value::Kind::map;
+    for (const Row& row : {Row{"q_rank", {"q_lora_rank"}, 0}, Row{"kv_rank", {"kv_lora_rank"}, 32},
+                           Row{"rope_dim", {"qk_rope_head_dim", "qk_pos_emb_head_dim"}, 64},
+                           Row{"nope_dim", {"qk_nope_head_dim", "qk_head_dim"}, 128},
+                           Row{"value_dim", {"v_head_dim"}, 128}}) {
+      double size = first_of(document_, row.theirs);
+      if (size == 0 && said) size = row.usual;
+      if (size == 0) continue;
+      Value::Entry entry = origin_.value_or(Value::Entry{document_, document_});
+      for (Value* value : {&entry.key, &entry.value}) {
+        value->kind = Value::Kind::scalar;
+        value->entries.clear();
+      }
+      entry.key.text = row.key;
+      entry.value.text = fmt::format("{:.0f}", size);
+      map.entries.push_back(std::move(entry));
+    }
+    add_default("latent_attention", "");
+    Value& value = kept_.back().value;
+    value.kind = Value::Kind::map;
+    value.entries = std::move(map.entries);
+  }
+
+  bool is_positive_key(std::string_view key) const {
+    const Value::Entry* entry = given(key);
+    return entry != nullptr && is_positive(entry->value);
   }
 
   Value& document_;
@@ -674,6 +804,7 @@ class Adoption {
   std::optional<ForeignType> type_;
   std::optional<Value::Entry> origin_;  ///< where the file says its type
   bool published_ = false, by_keys_ = false, no_window_ = false, no_pattern_ = false;
+  bool has_experts_ = false;
   std::string missing_, extra_parameters_;
   std::vector<Value::Entry> kept_;
   std::vector<std::string> meaningless_, unknown_;

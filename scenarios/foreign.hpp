@@ -14,11 +14,6 @@ namespace penstock {
 void adopt_foreign_model(Value& document, Diagnostics& diagnostics,
                          std::vector<std::string>& notes);
 
-/// Makes a foreign file that says a mixture of experts the nearest dense model, whose layers are as
-/// wide as the experts that a token visits. Returns a line for each key that was taken out; none:
-/// it has no experts, and stays as it is.
-std::vector<std::string> take_out_experts(Value& document);
-
 /// Returns what to say when the sequence length of a model comes from the longest that a foreign
 /// file allows; "" when it does not.
 std::string note_on_length(const Value& model);

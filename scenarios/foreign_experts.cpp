@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/foreign_experts.hpp"
 
-#include "scenarios/foreign.hpp"
+#include "base/numbers.hpp"
 #include "scenarios/import_tables.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -33,73 +31,117 @@ double first_of(const Value& document, std::initializer_list<const char*> keys) 
   return 0;
 }
 
-const Value::Entry* experts_of(const Value& document) {
-  for (const Value::Entry& entry : document.entries)
-    if (lists(hf_table("expert_counts"), entry.key.text) && std::atof(entry.value.text.c_str()) > 1)
-      return &entry;
-  return nullptr;
+namespace {
+
+/// Returns whether a number of experts is said of which `is` is true.
+template <class Is>
+bool says_experts(const Value& document, const Is& is) {
+  return std::ranges::any_of(document.entries, [&](const Value::Entry& entry) {
+    return lists(hf_table("expert_counts"), entry.key.text) &&
+           is(std::atof(entry.value.text.c_str()));
+  });
+}
+
+}  // namespace
+
+bool has_experts(const Value& document) {
+  return says_experts(document, [](double count) { return count > 1; });
 }
 
 bool says_dense(const Value& document) {
-  return experts_of(document) == nullptr &&
-         std::ranges::any_of(document.entries, [](const Value::Entry& entry) {
-           return lists(hf_table("expert_counts"), entry.key.text);
-         });
+  return !has_experts(document) && says_experts(document, [](double) { return true; });
 }
 
-double width_of_experts(const Value& document) {
-  const double visited = first_of(document, {"num_experts_per_tok", "moe_router_topk"});
-  const double size = first_of(document, {"moe_intermediate_size", "moe_ffn_hidden_size",
-                                          "intermediate_size", "ffn_hidden_size"});
-  const Value* type = document.find("model_type");
-  const bool always_one = type != nullptr && type->text.starts_with("llama4");  // Llama4TextMoe
-  const double shared = (always_one ? 1 : first_of(document, {"n_shared_experts"})) * size +
-                        first_of(document, {"shared_expert_intermediate_size",
-                                            "moe_shared_expert_intermediate_size"});
-  return visited == 0 || size == 0 ? 0 : visited * size + shared;
+std::optional<ExpertLayers> expert_layers(const std::vector<bool>& has) {
+  const auto first = std::ranges::find(has, true);
+  if (first == has.end()) return std::nullopt;
+  const auto second = std::find(first + 1, has.end(), true);
+  const ExpertLayers rule{
+      static_cast<int>(first - has.begin()),
+      second == has.end() && first + 1 == has.end() ? 1 : static_cast<int>(second - first)};
+  for (std::size_t i = 0; i < has.size(); ++i) {
+    const int beyond = static_cast<int>(i) - rule.first_dense;
+    if (has[i] != (beyond >= 0 && beyond % rule.every == 0)) return std::nullopt;
+  }
+  return rule;
 }
 
-std::vector<std::string> take_out_experts(Value& document) {
-  for (Value::Entry& entry : document.entries)
-    if (entry.key.text == "text_config" && entry.value.kind == Value::Kind::map)
-      return take_out_experts(entry.value);
-  if (const Value* type = document.find("model_type");
-      type != nullptr && !said_of(hf_table("others"), type->text).empty())
-    return {};
-  const double width = width_of_experts(document);
-  if (experts_of(document) == nullptr || width == 0) return {};
-  std::vector<std::string> missing;
-  bool gated = false;
-  std::string sibling;
-  std::erase_if(document.entries, [&](const Value::Entry& entry) {
-    const std::string& key = entry.key.text;
-    gated = gated ||
-            (lists(hf_table("activations"), key) && lists(hf_table("gated"), entry.value.text)) ||
-            (key == "swiglu" && is_positive(entry.value));
-    if (key == "model_type") sibling = said_of(hf_table("dense_siblings"), entry.value.text);
-    const Value* beyond = beyond_us(key);
-    // A model without it is another model, so that there is no stand-in.
-    if (beyond != nullptr && said_of(*beyond, "what") == "model") return false;
-    if (beyond == nullptr)
-      return key == "shared_expert_intermediate_size" || key.starts_with("moe_") ||
-             key == "intermediate_size" || key == "ffn_hidden_size" || key == "model_type";
-    if (is_positive(entry.value))
-      missing.push_back(fmt::format("{} {}: {}", printable(key), printable(entry.value.text),
-                                    said_of(*beyond, "why")));
-    return true;
-  });
-  const auto add = [&](const char* key, std::string text) {
-    Value scalar;
-    scalar.kind = Value::Kind::scalar;
-    scalar.source = document.source;
-    Value::Entry entry{scalar, scalar};
-    entry.key.text = key;
-    entry.value.text = std::move(text);
-    document.entries.push_back(std::move(entry));
-  };
-  add("model_type", !sibling.empty() ? sibling : gated ? "llama" : "gpt2");
-  add("intermediate_size", fmt::format("{:.0f}", width));
-  return missing;
+namespace {
+
+constexpr std::size_t kMostLayersOfPattern = 100'000;
+
+/// Reads sums of lists, each times a number, such as "([0]*3+[1]*58)".
+class PatternReader {
+ public:
+  explicit PatternReader(std::string_view text) {
+    for (const char c : text)
+      if (c != ' ' && c != '"' && c != '\'') text_ += c;
+  }
+
+  std::optional<std::vector<bool>> read() {
+    std::vector<bool> sum = read_sum(0);
+    if (!right_ || at_ < text_.size()) return std::nullopt;
+    return sum;
+  }
+
+ private:
+  bool take(char c) {
+    const bool there = at_ < text_.size() && text_[at_] == c;
+    at_ += there ? 1 : 0;
+    return there;
+  }
+  std::size_t read_number() {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
+    const auto number = parse_number<std::size_t>(text_.substr(begin, at_ - begin));
+    right_ = right_ && number.has_value();
+    return number.value_or(0);
+  }
+  std::vector<bool> read_sum(int depth) {
+    constexpr int kDeepest = 8;
+    std::vector<bool> sum;
+    right_ = right_ && depth < kDeepest;
+    do {
+      const std::vector<bool> part = read_part(depth);
+      if (sum.size() + part.size() > kMostLayersOfPattern) right_ = false;
+      if (right_) sum.insert(sum.end(), part.begin(), part.end());
+    } while (right_ && take('+'));
+    return sum;
+  }
+  std::vector<bool> read_part(int depth) {
+    std::vector<bool> once, part;
+    if (take('(')) {
+      once = read_sum(depth + 1);
+      right_ = right_ && take(')');
+    } else {
+      right_ = right_ && take('[');
+      do once.push_back(read_number() > 0);
+      while (right_ && take(','));
+      right_ = right_ && take(']');
+    }
+    const std::size_t times = take('*') ? read_number() : 1;
+    if (!right_ || times > kMostLayersOfPattern / std::max<std::size_t>(1, once.size())) {
+      right_ = false;
+      return {};
+    }
+    for (std::size_t i = 0; i < times; ++i) part.insert(part.end(), once.begin(), once.end());
+    return part;
+  }
+
+  std::string text_;
+  std::size_t at_ = 0;
+  bool right_ = true;
+};
+
+}  // namespace
+
+std::optional<std::vector<bool>> layer_pattern(std::string_view text, int layers) {
+  const auto every = parse_number<int>(text);
+  if (!every) return PatternReader(text).read();
+  if (*every < 1) return std::nullopt;
+  std::vector<bool> has;
+  for (int i = 0; i < layers; ++i) has.push_back(i % *every == 0);
+  return has;
 }
 
 }  // namespace penstock

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts in configurations of other tools: what they say of their experts, and the
-// dense stand-in that is offered where no other model is.
+// Mixtures of experts in configurations of other tools: what they say of their experts, and in
+// which layers.
 #pragma once
 
 #include "scenarios/document.hpp"
 
 #include <initializer_list>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 namespace penstock {
 
@@ -22,15 +24,25 @@ bool is_positive(const Value& value);
 /// Returns the number that a document gives under the first of these names that is there, or 0.
 double first_of(const Value& document, std::initializer_list<const char*> keys);
 
-/// Returns the entry that says how many experts there are, or null; one expert is an MLP as any
-/// other.
-const Value::Entry* experts_of(const Value& document);
+/// Returns whether it has experts; one is an MLP as any other.
+bool has_experts(const Value& document);
 
 /// Returns whether it says that there are no experts, or one.
 bool says_dense(const Value& document);
 
-/// Returns the width of the hidden layers of the experts that a token visits, all together, or 0
-/// where it is not said.
-double width_of_experts(const Value& document);
+/// The layers of a model that have experts: the first behind so many, and every n-th after it.
+struct ExpertLayers {
+  int first_dense = 0, every = 1;
+
+  bool operator==(const ExpertLayers&) const = default;
+};
+
+/// Returns those of a model whose layers have experts where `has` says so; none where they follow
+/// no such rule, or there are none.
+std::optional<ExpertLayers> expert_layers(const std::vector<bool>& has);
+
+/// Returns which layers have experts by Megatron-LM's --moe-layer-freq: every so many-th from the
+/// first on ("2"), or a list in Python's words ("[0]*3+[1]*58"); none where it is neither.
+std::optional<std::vector<bool>> layer_pattern(std::string_view text, int layers);
 
 }  // namespace penstock

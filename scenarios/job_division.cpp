@@ -51,7 +51,7 @@ std::string job_head(const std::string& origin, const char* command, ImportNotes
 NamedModel model_of_name(const std::string& name) {
   if (!name.ends_with(".json"))
     return {fmt::format("  base: {}\n", name), load_model(name).num_layers, ""};
-  const NearestModel nearest = nearest_model(name);
+  const ForeignModel nearest = foreign_model(name);
   NamedModel model{"", nearest.model.num_layers, nearest.missing};
   for (const auto& [key, value] : shape_keys(nearest.model))
     if (key != "seq_length" && key != "precision")

@@ -186,8 +186,9 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "recompute_modules", T::choice_sets,
        "where recompute is selective: which parts of a layer, as Megatron's --recompute-modules: a "
        "list for all stages, such as [core_attn, mlp], or a list of such lists, one per virtual "
-       "stage; moe_act: the activation function, of a dense MLP, too; default core_attn",
-       "core_attn|mlp|layernorm|moe_act"},
+       "stage; moe_act: the activation function, of a dense MLP, too; moe: router and experts; "
+       "mla_up_proj: what latent attention makes of its latents; default core_attn",
+       "core_attn|mlp|layernorm|moe_act|moe|shared_experts|mla_up_proj"},
       {"pipeline", "recompute_method", T::choice,
        "where recompute is full: block: recompute_layers layers of each virtual stage, its first "
        "ones, while the others keep their activations; uniform: all, in groups of "
@@ -319,6 +320,40 @@ const std::vector<KeyRow>& table() {
        "every so many-th layer has no sliding window (Gemma 2: 2, Gemma 3: 6); default: all have "
        "it",
        1, "sliding_window_pattern"},
+      {"model", "attention_sinks", T::boolean,
+       "a learned number of each head beside the scores of its keys (gpt-oss); default false"},
+      {"model", "latent_attention", T::section,
+       "multi-head latent attention (DeepSeek-V2): queries, keys and values are made of compressed "
+       "latents; default: none",
+       "latent_attention"},
+      {"model", "num_experts", T::integer,
+       "routed experts of a layer, in the place of its MLP; default: none", 1,
+       "num_local_experts|n_routed_experts|num_moe_experts|moe_num_experts"},
+      {"model", "experts_per_token", T::integer, "of which a token uses so many", 1,
+       "num_experts_per_tok|moe_router_topk|moe_top_k|moe_topk|num_experts_per_token"},
+      {"model", "expert_ffn_hidden_size", T::integer,
+       "inner width of a routed expert; default: ffn_hidden_size", 1,
+       "moe_ffn_hidden_size|moe_intermediate_size"},
+      {"model", "shared_expert_ffn_hidden_size", T::integer,
+       "inner width of the experts that every token uses, all together; default 0: there are none",
+       0, "moe_shared_expert_intermediate_size|shared_expert_intermediate_size"},
+      {"model", "shared_expert_gate", T::boolean,
+       "a sigmoid of the token weighs what the shared expert makes (Qwen2-MoE); default false", "",
+       "moe_shared_expert_gate|use_shared_expert_gate"},
+      {"model", "router_bias", T::boolean,
+       "a parameter of each routed expert beside its score (gpt-oss); default false"},
+      {"model", "first_dense_layers", T::integer,
+       "first layers with an MLP of ffn_hidden_size instead of experts (DeepSeek-V3: 3); default 0",
+       0, "first_k_dense_replace"},
+      {"model", "expert_layer_every", T::integer,
+       "of the layers behind first_dense_layers, the first and every n-th after it have experts, "
+       "the "
+       "others an MLP (Llama 4 Maverick: 2, with first_dense_layers: 1); default 1",
+       1},
+      {"model", "mtp_layers", T::integer,
+       "layers behind the last one that predict a further token each (multi-token prediction: "
+       "DeepSeek-V3), on the last stage; default 0",
+       0, "mtp_num_layers"},
       {"model", "extra_parameters", T::integer,
        "of the first stage beside the embedding, such as a vision encoder's; they take memory, and "
        "no time but the optimizer's; default 0"},
@@ -424,6 +459,17 @@ const std::vector<KeyRow>& table() {
       {"measured_step", "overhead", T::quantity, "time of a step of no parameters", D::time},
       {"measured_step", "per_parameter", T::quantity, "time more per parameter", D::time},
 
+      {"latent_attention", "q_rank", T::integer,
+       "of the latent of queries; default 0: they are made of the layer's input", 0, "q_lora_rank"},
+      {"latent_attention", "kv_rank", T::integer, "of the latent of keys and values", 1,
+       "kv_lora_rank"},
+      {"latent_attention", "rope_dim", T::integer,
+       "elements of a head's query with positions, and of the part of a key that heads share", 1,
+       "qk_rope_head_dim|qk_pos_emb_head_dim"},
+      {"latent_attention", "nope_dim", T::integer,
+       "elements of a head's query and key without positions", 1, "qk_nope_head_dim|qk_head_dim"},
+      {"latent_attention", "value_dim", T::integer, "elements of a head's value", 1, "v_head_dim"},
+
       {"precision", "base", T::choice, "of everything but what the other keys say", kPrecisions},
       {"precision", "attention_projections", T::choice, "products of the layers of attention",
        kProductTypes},
@@ -431,6 +477,9 @@ const std::vector<KeyRow>& table() {
       {"precision", "experts", T::choice, "products of experts", kProductTypes},
       {"precision", "head", T::choice, "the LM head's product; default 16 bits", kProductTypes},
       {"precision", "attention", T::choice, "attention itself; default 16 bits", kProductTypes},
+      {"precision", "router", T::choice,
+       "the product that scores experts (Megatron-LM's --moe-router-dtype); default 16 bits",
+       kProductTypes},
       {"precision", "linear_weights", T::choice,
        "weights of linear layers: held in 16 bits, and in their products' type beside it (wide, "
        "the default), or in that type alone, in which a distributed optimizer also gathers them "

@@ -156,24 +156,15 @@ TransformerSpec load_model(const std::string& name) {
   return model;
 }
 
-NearestModel nearest_model(const std::string& path) {
+ForeignModel foreign_model(const std::string& path) {
   Value document = load_document(path);
-  NearestModel nearest;
-  nearest.left_out = take_out_experts(document);
+  ForeignModel nearest;
   Diagnostics diagnostics;
   if (document.kind == Value::Kind::map) adopt_foreign_model(document, diagnostics, nearest.notes);
   const Section section(document, "model", diagnostics);
   nearest.model = read_transformer(section);
   diagnostics.throw_if_any();
-  if (!nearest.left_out.empty()) nearest.missing = kWithoutExperts;
-  for (const char* part : {"multi-latent attention", "multi-token prediction"}) {
-    const auto says = [&](const std::string& line) { return line.find(part) != line.npos; };
-    if (std::ranges::any_of(nearest.left_out, says))
-      nearest.missing = fmt::format("{}, {}", part, nearest.missing);
-  }
-  if (const auto also = section.text("missing"))
-    nearest.missing =
-        nearest.missing.empty() ? *also : fmt::format("{}, {}", nearest.missing, *also);
+  nearest.missing = section.text("missing").value_or("");
   return nearest;
 }
 

@@ -44,6 +44,8 @@ std::string without_flags(const TransformerSpec& m) {
   add(f.biases == Biases::attention || f.biases == Biases::mlp, "biases");
   add(f.positions == Positions::alibi, "positions: alibi");
   add(f.parallel_residual, "parallel_residual");
+  add(f.sinks, "attention_sinks");
+  add(m.experts && m.experts->router_bias, "router_bias");
   add(m.extra_parameters.has_value(), "extra_parameters");
   return fmt::format("{}", fmt::join(keys, ", "));
 }
@@ -148,6 +150,30 @@ Flags launch(const Scenario& s) {
   return {gpus / each, each};
 }
 
+void add_latents(Flags& flags, const TransformerSpec& m) {
+  if (!m.latent) return;
+  flags.add_flag("multi-latent-attention");
+  if (m.latent->q_rank > 0) flags.add_flag("q-lora-rank", m.latent->q_rank);
+  flags.add_flag("kv-lora-rank", m.latent->kv_rank);
+  flags.add_flag("qk-pos-emb-head-dim", m.latent->rope_dim);
+  flags.add_flag("qk-head-dim", m.latent->nope_dim);
+  flags.add_flag("v-head-dim", m.latent->value_dim);
+}
+
+void add_experts(Flags& flags, const TransformerSpec& m) {
+  if (!m.experts) return;
+  const Experts& e = *m.experts;
+  flags.add_flag("num-experts", e.count);
+  flags.add_flag("moe-router-topk", e.top_k);
+  flags.add_flag("moe-ffn-hidden-size", e.width);
+  if (e.shared_width > 0) flags.add_flag("moe-shared-expert-intermediate-size", e.shared_width);
+  if (e.shared_gate) flags.add_flag("moe-shared-expert-gate");
+  if (m.expert_layers(0, m.num_layers) == m.num_layers) return;
+  std::vector<int> has;
+  for (int i = 0; i < m.num_layers; ++i) has.push_back(m.has_experts(i) ? 1 : 0);
+  flags.add_flag("moe-layer-freq", fmt::format("'[{}]'", fmt::join(has, ",")));
+}
+
 void add_model(Flags& flags, const TransformerSpec& m) {
   flags.add_flag("num-layers", m.num_layers);
   flags.add_flag("hidden-size", m.hidden_size);
@@ -169,6 +195,9 @@ void add_model(Flags& flags, const TransformerSpec& m) {
   if (f.biases == Biases::qkv) flags.add_flag("add-qkv-bias");
   if (f.qk_norm == QueryKeyNorm::head) flags.add_flag("qk-layernorm");
   if (m.head_dim) flags.add_flag("kv-channels", *m.head_dim);
+  add_latents(flags, m);
+  add_experts(flags, m);
+  if (m.mtp_layers > 0) flags.add_flag("mtp-num-layers", m.mtp_layers);
   if (m.sliding_window) flags.add_flag("window-size", fmt::format("{},0", *m.sliding_window - 1));
   if (m.full_attention_every) flags.add_flag("window-attn-skip-freq", *m.full_attention_every);
   if (!f.dropout ||

@@ -6,6 +6,7 @@
 #include "base/json.hpp"
 #include "base/numbers.hpp"
 #include "models/layout_string.hpp"
+#include "scenarios/foreign_experts.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/flag_files.hpp"
 #include "scenarios/import_notes.hpp"
@@ -159,10 +160,9 @@ class Import : public ImportNotes {
     if (!given && dense > 0)
       assume(fmt::format("model.ffn_hidden_size: {} (Megatron-LM's default, no ffn-hidden-size)",
                          dense));
-    const bool mixture = number("num-experts", "").value_or(1) > 1;
-    unless_one("num-experts", mixture ? 2 : 1);
-    m.ffn_hidden_size = mixture ? of_visited_experts(dense) : dense;
+    m.ffn_hidden_size = dense;
     m.num_query_groups = groups();
+    const std::string latents = latent_attention();
     m.tie_embeddings = !has("untie-embeddings-and-output-weights", "model.tie_embeddings: false");
     m.vocab_size = vocabulary();
     std::string out = fmt::format(
@@ -174,7 +174,9 @@ class Import : public ImportNotes {
         layers_, m.hidden_size, m.ffn_hidden_size, m.num_attention_heads);
     if (m.num_query_groups != m.num_attention_heads)
       out += fmt::format("  num_query_groups: {}\n", m.num_query_groups);
-    out += head_width() + unusual_layers(gated);
+    out += (latents.empty() ? head_width() : latents) + unusual_layers(gated) + experts(dense);
+    if (const std::int64_t further = count_of("mtp-num-layers", "model.mtp_layers"); further > 0)
+      out += fmt::format("  mtp_layers: {}\n", further);
     return out +
            fmt::format("  vocab_size: {}\n  tie_embeddings: {}\n", m.vocab_size, m.tie_embeddings);
   }
@@ -245,7 +247,10 @@ class Import : public ImportNotes {
                       silent));
     if (biases != (gated ? "none" : "all")) say("biases", biases.data());
     out += dropout(gated) + window();
-    is("qk-layernorm", "model.qk_norm: head", "qk_norm", "head");
+    if (shape_.latent)  // the norms of its latents, which it always has here
+      has("qk-layernorm", "model.latent_attention");
+    else
+      is("qk-layernorm", "model.qk_norm: head", "qk_norm", "head");
     is("gpt-j-residual", "model.parallel_residual: true", "parallel_residual", "true");
     return out;
   }
@@ -312,17 +317,78 @@ class Import : public ImportNotes {
     return true;
   }
 
-  /// What a token's experts compute, as one dense layer.
-  std::int64_t of_visited_experts(std::int64_t dense) {
-    const char* const key = "model.ffn_hidden_size";
-    const std::int64_t visited = number("moe-router-topk", key).value_or(2);
-    const std::int64_t each = number("moe-ffn-hidden-size", key).value_or(dense);
-    const std::int64_t shared = number("moe-shared-expert-intermediate-size", key).value_or(0);
-    assume(
-        fmt::format("{}: {} (of the experts that a token visits: their compute; the weights of the "
-                    "others, routing and all-to-all are missing)",
-                    key, visited * each + shared));
-    return visited * each + shared;
+  /// Returns a number that may be 0 or none, which mean nothing.
+  std::int64_t count_of(const char* flag, const char* key) {
+    const std::int64_t count = parse_number<std::int64_t>(word(flag, "")).value_or(0);
+    if (count <= 0) {
+      ignore(flag);
+      return 0;
+    }
+    return number(flag, key).value_or(0);
+  }
+
+  /// Returns the keys of latent attention, with Megatron-LM's defaults (MLATransformerConfig).
+  std::string latent_attention() {
+    const char* const key = "model.latent_attention";
+    if (!has("multi-latent-attention", key)) return "";
+    const auto size = [&](const char* flag, std::int64_t usual) {
+      return number(flag, key).value_or(usual);
+    };
+    const LatentAttention latent{count_of("q-lora-rank", key), size("kv-lora-rank", 32),
+                                 size("qk-pos-emb-head-dim", 64), size("qk-head-dim", 128),
+                                 size("v-head-dim", 128)};
+    shape_.latent = latent;
+    shape_.num_query_groups = shape_.num_attention_heads;
+    for (const char* flag : {"kv-channels", "group-query-attention", "num-query-groups"})
+      has(flag, "nothing, with latent attention");
+    return fmt::format(
+        "  latent_attention: {{q_rank: {}, kv_rank: {}, rope_dim: {}, nope_dim: {}, value_dim: "
+        "{}}}\n",
+        latent.q_rank, latent.kv_rank, latent.rope_dim, latent.nope_dim, latent.value_dim);
+  }
+
+  /// Returns the keys of experts, with Megatron-LM's defaults.
+  std::string experts(std::int64_t dense) {
+    const auto count = number("num-experts", "model.num_experts");
+    if (count.value_or(1) <= 1) {
+      unless_one("num-experts", 1);
+      return "";
+    }
+    Experts e;
+    e.count = static_cast<int>(std::min<std::int64_t>(*count, 1'000'000));
+    e.top_k = static_cast<int>(std::clamp<std::int64_t>(
+        number("moe-router-topk", "model.experts_per_token").value_or(2), 1, e.count));
+    e.width = number("moe-ffn-hidden-size", "model.expert_ffn_hidden_size").value_or(dense);
+    e.shared_width =
+        number("moe-shared-expert-intermediate-size", "model.shared_expert_ffn_hidden_size")
+            .value_or(0);
+    e.shared_gate = has("moe-shared-expert-gate", "model.shared_expert_gate: true");
+    std::string out =
+        fmt::format("  num_experts: {}\n  experts_per_token: {}\n  expert_ffn_hidden_size: {}\n",
+                    e.count, e.top_k, e.width);
+    if (e.shared_width > 0)
+      out += fmt::format("  shared_expert_ffn_hidden_size: {}\n", e.shared_width);
+    if (e.shared_gate) out += "  shared_expert_gate: true\n";
+    const char* const flag = "moe-layer-freq";
+    const std::string freq =
+        fmt::format("{}", fmt::join(words(flag, "model.first_dense_layers"), ""));
+    if (!freq.empty()) {
+      const auto has_experts =
+          layer_pattern(freq, static_cast<int>(std::min<std::int64_t>(layers_, 100'000)));
+      const auto rule = has_experts && static_cast<std::int64_t>(has_experts->size()) == layers_
+                            ? expert_layers(*has_experts)
+                            : std::nullopt;
+      if (!rule) {
+        unmodelled(flag, "layers with experts are all behind the first dense ones, or every n-th");
+      } else {
+        e.first_dense = rule->first_dense;
+        e.every = rule->every;
+        if (e.first_dense > 0) out += fmt::format("  first_dense_layers: {}\n", e.first_dense);
+        if (e.every > 1) out += fmt::format("  expert_layer_every: {}\n", e.every);
+      }
+    }
+    shape_.experts = e;
+    return out;
   }
 
   std::int64_t vocabulary() {
@@ -489,9 +555,12 @@ class Import : public ImportNotes {
         width_of(product_of({tensor, context, stages}, "GPUs"));
     const std::int64_t width = told_width.value_or(1);
     const std::int64_t sharers = width * context;
-    const bool sequence =
+    const bool said_sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
                                             : "nothing, without tensor parallelism");
+    const bool sequence = said_sequence || (tensor > 1 && shape_.experts.has_value());
+    if (sequence && !said_sequence)
+      assume("pipeline.sequence_parallel: true (experts with tensor parallelism need it)");
     int zero =
         sharding(has("use-distributed-optimizer", "pipeline.distributed_optimizer: true") ? 1 : 0);
     for (const char* flag : {"zero-stage", "use-torch-fsdp2"}) {

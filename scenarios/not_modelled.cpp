@@ -12,8 +12,9 @@ constexpr std::string_view kUlysses =
     "DeepSpeed-Ulysses' all-to-all over heads is not modelled; context parallelism by a ring is "
     "(pipeline.context)";
 constexpr std::string_view kExperts =
-    "expert parallelism and mixture-of-experts models are not modelled; dense models are, divided "
-    "by pipeline.tensor, stages and width";
+    "expert parallelism is not modelled; experts are, whole on every GPU (model.num_experts)";
+constexpr std::string_view kExpertsOfModel =
+    "experts are the model's: give model.num_experts and experts_per_token";
 constexpr std::string_view kZero =
     "ZeRO and FSDP are pipeline.shard: optimizer (ZeRO-1), gradients (ZeRO-2) or weights (ZeRO-3, "
     "FSDP)";
@@ -35,9 +36,9 @@ constexpr NotModelled kAll[] = {
     {"expert_parallel_size", 2, kExperts},
     {"expert_model_parallel_size", 2, kExperts},
     {"expert_tensor_parallel_size", 2, kExperts},
-    {"num_experts", 1, kExperts},
-    {"num_local_experts", 1, kExperts},
-    {"moe", 1, kExperts},
+    {"num_experts", 1, kExpertsOfModel},
+    {"num_local_experts", 1, kExpertsOfModel},
+    {"moe", 1, kExpertsOfModel},
     {"zero", 2, kZero},
     {"zero_stage", 2, kZero},
     {"zero_optimization", 2, kZero},

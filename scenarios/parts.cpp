@@ -39,6 +39,17 @@ constexpr const char* kShapeKeys[] = {"family",
                                       "dropout",
                                       "sliding_window",
                                       "full_attention_every",
+                                      "attention_sinks",
+                                      "latent_attention",
+                                      "num_experts",
+                                      "experts_per_token",
+                                      "expert_ffn_hidden_size",
+                                      "shared_expert_ffn_hidden_size",
+                                      "shared_expert_gate",
+                                      "router_bias",
+                                      "first_dense_layers",
+                                      "expert_layer_every",
+                                      "mtp_layers",
                                       "extra_parameters",
                                       "measured",
                                       "measured_step",
@@ -165,7 +176,7 @@ bool divides(const Section& model, const char* b, const char* a) {
 }
 
 void check_shape(const TransformerSpec& t, const Section& model) {
-  if (!t.head_dim && !divides(model, "num_attention_heads", "hidden_size")) {
+  if (!t.head_dim && !t.latent && !divides(model, "num_attention_heads", "hidden_size")) {
     model.refuse("num_attention_heads", fmt::format("{} heads do not divide the hidden size {}",
                                                     t.num_attention_heads, t.hidden_size));
   }
@@ -174,14 +185,84 @@ void check_shape(const TransformerSpec& t, const Section& model) {
                                                  t.num_query_groups, t.num_attention_heads));
   }
   // Far beyond any real model the byte counts would no longer fit.
-  const double size = static_cast<double>(t.num_layers) * static_cast<double>(t.hidden_size) *
-                      static_cast<double>(t.hidden_size + t.ffn_hidden_size);
+  const double width =
+      static_cast<double>(t.hidden_size + t.ffn_hidden_size) +
+      (t.experts ? static_cast<double>(t.experts->count) * static_cast<double>(t.experts->width) +
+                       static_cast<double>(t.experts->shared_width)
+                 : 0);
+  const double size =
+      static_cast<double>(t.num_layers) * static_cast<double>(t.hidden_size) * width;
   const double embedding =
       (static_cast<double>(t.vocab_size) + static_cast<double>(t.learned_positions())) *
       static_cast<double>(t.hidden_size);
   if (size > 1e15 || embedding > 1e15) model.refuse("the model has more than 10^15 parameters");
   if (model.has("full_attention_every") && !model.has("sliding_window"))
     model.refuse("full_attention_every", "'full_attention_every' needs 'sliding_window', too");
+  if (t.experts && model.has("measured"))
+    model.refuse("measured", "'measured' rows are of layers that are alike, without experts");
+}
+
+/// Returns a number of layers, tokens or experts.
+int small(const std::optional<std::int64_t>& number, int otherwise) {
+  return static_cast<int>(std::min<std::int64_t>(number.value_or(otherwise), 1'000'000));
+}
+
+/// Returns the experts of a model's layers; none where it does not say how many there are.
+std::optional<Experts> read_experts(const Section& model, const TransformerSpec& t) {
+  static constexpr const char* kOfExperts[] = {"experts_per_token",
+                                               "expert_ffn_hidden_size",
+                                               "shared_expert_ffn_hidden_size",
+                                               "shared_expert_gate",
+                                               "router_bias",
+                                               "first_dense_layers",
+                                               "expert_layer_every"};
+  if (!model.has("num_experts")) {
+    for (const char* key : kOfExperts)
+      if (model.has(key)) model.refuse(key, fmt::format("'{}' needs 'num_experts', too", key));
+    return std::nullopt;
+  }
+  if (!model.has("experts_per_token"))
+    model.refuse("num_experts", "'num_experts' needs 'experts_per_token', too");
+  Experts e;
+  e.count = small(model.integer("num_experts"), 1);
+  e.top_k = small(model.integer("experts_per_token"), 1);
+  e.width = model.integer("expert_ffn_hidden_size").value_or(t.ffn_hidden_size);
+  e.shared_width = model.integer("shared_expert_ffn_hidden_size").value_or(0);
+  e.shared_gate = model.boolean("shared_expert_gate").value_or(false);
+  e.router_bias = model.boolean("router_bias").value_or(false);
+  e.first_dense = small(model.integer("first_dense_layers"), 0);
+  e.every = small(model.integer("expert_layer_every"), 1);
+  if (e.top_k > e.count)
+    model.refuse("experts_per_token",
+                 fmt::format("a token cannot use {} of {} experts", e.top_k, e.count));
+  if (e.shared_gate && e.shared_width == 0)
+    model.refuse("shared_expert_gate",
+                 "'shared_expert_gate' needs 'shared_expert_ffn_hidden_size', too");
+  if (e.first_dense >= t.num_layers)
+    model.refuse("first_dense_layers",
+                 fmt::format("none of {} layers has experts then", t.num_layers));
+  return e;
+}
+
+constexpr std::int64_t kMostLatent = 1'000'000;
+
+std::optional<LatentAttention> read_latent(const Section& model, const TransformerSpec& t) {
+  if (!model.has("latent_attention") || model.broken("latent_attention")) return std::nullopt;
+  const Section section(model, "latent_attention");
+  for (const char* key : {"kv_rank", "rope_dim", "nope_dim", "value_dim"})
+    if (!section.has(key)) section.refuse(fmt::format("'latent_attention' needs '{}', too", key));
+  const auto size = [&](const char* key, std::int64_t otherwise) {
+    return std::min(section.integer(key).value_or(otherwise), kMostLatent);
+  };
+  for (const char* key : {"head_dim", "qk_norm"})
+    if (model.has(key))
+      model.refuse(key, fmt::format("'{}' has no meaning beside 'latent_attention'", key));
+  if (t.num_query_groups != t.num_attention_heads)
+    model.refuse(
+        "num_query_groups",
+        "latent attention makes keys and values of every head: leave num_query_groups out");
+  return LatentAttention{size("q_rank", 0), size("kv_rank", 1), size("rope_dim", 1),
+                         size("nope_dim", 1), size("value_dim", 1)};
 }
 
 /// The family's, but for what the keys say.
@@ -200,6 +281,7 @@ std::optional<LayerForm> read_form(Family family, const Section& model) {
   decide("gated_mlp", form.gated_mlp);
   decide("parallel_residual", form.parallel_residual);
   decide("dropout", form.dropout);
+  decide("attention_sinks", form.sinks);
   form.norms = static_cast<int>(std::min<std::int64_t>(model.integer("norms").value_or(2), 100));
   return form == form_of(family) ? std::nullopt : std::optional(form);
 }
@@ -278,6 +360,14 @@ TransformerSpec read_transformer(const Section& model) {
   }
   if (t.query_size() == t.hidden_size) t.head_dim.reset();
   t.own_form = read_form(t.family, model);
+  t.experts = read_experts(model, t);
+  t.latent = read_latent(model, t);
+  if (t.latent && t.query_size() > kMostQuerySize) {
+    model.refuse("latent_attention",
+                 fmt::format("its heads make queries of more than {} elements", kMostQuerySize));
+    t.latent.reset();
+  }
+  t.mtp_layers = small(model.integer("mtp_layers"), 0);
   t.position_rows = model.integer("position_rows");
   t.sliding_window = model.integer("sliding_window");
   if (const auto every = model.integer("full_attention_every"))

@@ -199,17 +199,14 @@ std::vector<std::string> shipped_names(const std::string& folder);
 TransformerSpec load_model(const std::string& name);
 /// What of a job that trains adapters alone is left out (model.missing_saves).
 inline constexpr const char* kFrozenWeights = "frozen weights";
-/// What a dense model in place of a mixture of experts leaves out (model.missing).
-inline constexpr const char* kWithoutExperts = "the other experts' weights, routing and all-to-all";
-/// Another tool's model, or where that is a mixture of experts the nearest dense one.
-struct NearestModel {
+/// Another tool's model.
+struct ForeignModel {
   TransformerSpec model;
-  std::vector<std::string> left_out;  ///< a line for each key that a dense model leaves out
-  std::string missing;                ///< model.missing: what the real model has more
-  std::vector<std::string> notes;     ///< of what the file says
+  std::string missing;             ///< model.missing: what the real model has more
+  std::vector<std::string> notes;  ///< of what the file says
 };
 /// Returns what a file of Hugging Face's or Megatron's says. Throws InputError.
-NearestModel nearest_model(const std::string& path);
+ForeignModel foreign_model(const std::string& path);
 DeviceSpec load_device(const std::string& name);
 /// The names of the files of kernel times that are shipped.
 std::vector<std::string> kernel_files();

@@ -16,7 +16,10 @@ Divided divided_by_tensor(const TransformerSpec& model, bool sequence) {
   Divided parts{{model.num_attention_heads, "attention heads"}};
   if (model.num_query_groups != model.num_attention_heads)
     parts.emplace_back(model.num_query_groups, "key/value heads");
-  parts.emplace_back(model.ffn_hidden_size, "columns of the MLP (ffn_hidden_size)");
+  if (!model.experts || model.expert_layers(0, model.num_layers) < model.num_layers)
+    parts.emplace_back(model.ffn_hidden_size, "columns of the MLP (ffn_hidden_size)");
+  if (model.experts && model.experts->shared_width > 0)
+    parts.emplace_back(model.experts->shared_width, "columns of the shared experts");
   if (sequence) parts.emplace_back(model.seq_length, "tokens of a sequence (sequence_parallel)");
   return parts;
 }
@@ -34,6 +37,10 @@ std::string nearest_degrees(const Divided& parts, std::int64_t degree) {
 
 void check_division(const PipelineKeys& pipeline, const TransformerSpec& model, int degree,
                     bool sequence) {
+  if (model.experts && degree > 1 && !sequence)
+    pipeline.tensor.refuse(
+        "experts take tokens that tensor ranks have divided: a 'tensor' of 2 or more needs "
+        "sequence_parallel: true");
   const Divided parts = divided_by_tensor(model, sequence);
   std::vector<std::string> undivided;
   for (const auto& [count, what] : parts) {

@@ -35,16 +35,8 @@ std::string letters_of(std::string_view text) {
   return out;
 }
 
-std::string left_out_of(const Value& row) {
-  std::vector<std::string> parts;
-  if (const Value* left_out = row.find("left_out"))
-    for (const Value& part : left_out->items)
-      parts.push_back(part.text == "experts" ? kWithoutExperts : "multi-" + part.text);
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
 NamedModel model_in(const Value& row) {
-  NamedModel model{fmt::format("  name: {}\n", full_name(row)), 1, left_out_of(row)};
+  NamedModel model{fmt::format("  name: {}\n", full_name(row)), 1, ""};
   std::string map = "{";
   for (const Value::Entry& e : titan_cell(row, "model").entries) {
     const std::string entry = fmt::format("{}: {}", e.key.text, e.value.text);
@@ -74,7 +66,6 @@ std::optional<std::pair<std::string, std::string>> titan_flavor_of(const Transfo
                       m.ffn_hidden_size, m.vocab_size, m.tie_embeddings, m.parameters());
   };
   for (const Value& row : titan_rows()) {
-    if (row.find("left_out") != nullptr) continue;
     std::string map = "{";
     for (const Value::Entry& e : titan_cell(row, "model").entries)
       map += fmt::format("{}: {}, ", e.key.text, e.value.text);

@@ -201,7 +201,9 @@ std::vector<int> tensors_of(const Scenario& base, bool sequence) {
     const auto divides = [&](int size) { return size % t == 0; };
     const bool whole = (!nodes || std::ranges::any_of(sizes, divides)) &&
                        model.num_attention_heads % t == 0 && model.num_query_groups % t == 0 &&
-                       model.ffn_hidden_size % t == 0 && (!sequence || model.seq_length % t == 0);
+                       model.ffn_hidden_size % t == 0 &&
+                       (!model.experts || model.experts->shared_width % t == 0) &&
+                       (!sequence || model.seq_length % t == 0);
     if (whole) out.push_back(t);
   }
   return out;
@@ -579,6 +581,8 @@ std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const 
       if (shared == Sharded::weights && depth > 1 && known) shared = Sharded::optimizer;
       const std::pair here{sequence && problem.admits_sequence_parallel(tensor),
                            sharers > 1 ? shared : Sharded::none};
+      const auto& model = problem.base().transformer;
+      if (model && model->experts && tensor > 1 && !here.first) continue;  // which need it
       if (std::ranges::find(out, here) == out.end()) out.push_back(here);
     }
   return out;

@@ -554,59 +554,51 @@ class Models(Case):
                "num_experts_per_tok": 2, "hidden_act": "silu", "tie_word_embeddings": False,
                "torch_dtype": "bfloat16"}
 
-    def test_a_mixture_of_experts_becomes_the_nearest_dense_model(self):
+    def test_a_mixture_of_experts_is_read_as_one(self):
         path = self.file(json.dumps(self.MIXTURE), "mixture.json")
-        plan = ["--cluster", "dgx-h100", "--batch", "64", "--search", "full", "--effort", "5"]
-        said = self.run_it("plan", path, *plan, code=2).stderr
-        self.assertEqual(said.count("not modelled"), 1, said)
-        self.assertIn("whose ffn_hidden_size is 7168", said)
-        self.assertIn(f"mixture.json -o nearest.yaml` writes it", said)
-        done = self.run_it("import", path, "-o", "nearest.yaml")
-        self.assertIn("num_local_experts 8: mixture-of-experts models are not modelled",
-                      done.stderr)
-        nearest = (self.folder / "nearest.yaml").read_text()
-        for line in ("ffn_hidden_size: 7168", 'name: "mixture, without its experts"',
-                     "#   num_experts_per_tok 2: mixture-of-experts models are not modelled"):
-            self.assertIn(line + "\n", nearest)
-        self.assertIn("mixture, without its experts on 8 GPUs",
-                      self.run_it("plan", "nearest.yaml", *plan).stdout)
+        done = self.run_it("import", path, "-o", "mixture.yaml")
+        self.assertNotIn("cannot be modelled", done.stderr)
+        model = (self.folder / "mixture.yaml").read_text()
+        for line in ("num_experts: 8", "experts_per_token: 2", "expert_ffn_hidden_size: 3584", 'name: "mixture"'):
+            self.assertIn(line + "\n", model)
+        self.assertNotIn("missing", model)
+        job = "{{model: {}, cluster: dgx-h100, schedule: 1f1b, pipeline: {{stages: 2, microbatches: 8}}}}"
+        read, written = (self.json("simulate", self.file(job.format(name), f"{name}.job.yaml"))
+                         for name in ("mixture.json", "mixture.yaml"))
+        self.assertEqual(read["parameters"], written["parameters"])
+        self.assertEqual(read["iteration_time_s"], written["iteration_time_s"])
+        self.assertIs(read["feasible"], True)
 
-    def test_what_a_dense_stand_in_leaves_out_is_not_said_to_fit(self):
+    def test_a_model_of_experts_has_all_their_weights_and_the_work_of_some(self):
+        job = "{model: mixtral-8x7b, cluster: dgx-h200, schedule: 1f1b, pipeline: {stages: 8, microbatches: 8}}"
+        mixture = self.json("simulate", self.file(job, "mixture.yaml"))
+        more = self.json("simulate", "mixture.yaml", "--set", "model.experts_per_token=4")
+        fewer = self.json("simulate", "mixture.yaml", "--set", "model.num_experts=4")
+        self.assertEqual(mixture["parameters"], 46_702_792_704)
+        self.assertEqual(more["parameters"], mixture["parameters"])
+        self.assertGreater(more["iteration_time_s"], 1.3 * mixture["iteration_time_s"])
+        self.assertLess(fewer["parameters"], 0.55 * mixture["parameters"])
+
+    def test_what_is_left_out_is_not_said_to_need_as_much(self):
         script = ("run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50257 "
-                  "--swiglu --bf16 --micro-batch-size 1 --global-batch-size 8 --num-experts 8 "
-                  "--pipeline-model-parallel-size 2 --nnodes 1 --nproc-per-node 2")
+                  "--swiglu --bf16 --micro-batch-size 1 --global-batch-size 8 --num-experts 8 --expert-model-parallel-size 2 "
+                  "--pipeline-model-parallel-size 2 --nnodes 1 --nproc-per-node 4")
         case = self.file(self.run_it("import", "megatron-args", "-", stdin=script).stdout)
-        text = self.run_it("simulate", case).stdout
-        self.assertRegex(text, r"(?m)^Fits\?      unknown: at least .* without the other experts' weights")
-        self.assertRegex(text, r"(?m)^How fast\?  at best \d")
         result = self.json("simulate", case)
-        self.assertIsNone(result["feasible"])
-        self.assertIn("all-to-all", result["missing"])
-        table = self.run_it("compare", case, case).stdout
-        self.assertIn(" unknown ", table)
-        self.assertNotIn(" yes ", table)
-        full = self.json("simulate", case, "--set", "model.num_layers=8000")
-        self.assertIs(full["feasible"], False)
-        swept = self.run_it("sweep", case, "--over", "model.num_layers=8,8000", "--format", "csv")
-        self.assertRegex(swept.stdout, r"(?m),unknown,\"without the other experts' weights.*all-to-all\"")
-        self.assertRegex(swept.stdout, r"(?m),infeasible,")
-        self.assertNotRegex(swept.stdout, r"(?m),ok,")
-        self.assertIn("whether they fit is unknown: the model is one without the other experts'",
-                      self.run_it("sweep", case, "--over", "microbatch_size=1,2").stdout)
-        plan = self.json("plan", case, "--search", "full", "--effort", "5")
-        self.assertTrue(all("experts" in p["missing"] for p in plan["plans"]))
+        self.assertEqual(result["missing_saves"], "expert parallelism")
+        full = self.json("simulate", case, "--set", "model.num_layers=2000")
+        self.assertIsNone(full["feasible"])
 
-    def test_more_than_experts_is_left_out_by_name(self):
+    def test_latents_and_further_tokens_are_read_or_named(self):
         more = {**self.MIXTURE, "n_routed_experts": 64, "n_shared_experts": 2, "kv_lora_rank": 512,
+                "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
                 "moe_intermediate_size": 512, "num_nextn_predict_layers": 1, "head_dim": 128}
         del more["num_local_experts"]
         text = self.run_it("import", self.file(json.dumps(more), "more.json")).stdout
-        for line in ("kv_lora_rank 512: multi-latent attention is not modelled",
-                     "num_nextn_predict_layers 1: multi-token prediction is not modelled"):
-            self.assertIn(f"#   {line}\n", text)
-        self.assertIn("head_dim: 128\n", text)
-        self.assertIn('missing: "multi-token prediction, multi-latent attention, the other', text)
-        self.assertIn("ffn_hidden_size: 2048\n", text)  # two visited, two shared
+        self.assertIn("latent_attention: {q_rank: 0, kv_rank: 512, rope_dim: 64, nope_dim: 128, value_dim: 128}\n", text)
+        self.assertIn("shared_expert_ffn_hidden_size: 1024\n", text)
+        self.assertIn("mtp_layers: 1 adds them", text)
+        self.assertNotIn("head_dim: 128\n", text)
 
     def test_a_plan_says_which_length_it_took(self):
         dense = {k: v for k, v in self.MIXTURE.items() if "experts" not in k}

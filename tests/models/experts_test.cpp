@@ -87,7 +87,6 @@ TEST(Experts, LayersWithThemFollowTheDenseOnesOrTakeTurns) {
   EXPECT_TRUE(model.has_experts(1));
   EXPECT_EQ(model.expert_layers(0, 6), 5);
   EXPECT_EQ(model.expert_layers(0, 2), 1);
-  model.experts->first_dense = 0;
   model.experts->every = 2;  // as Llama 4 Maverick's layers 1, 3, 5 ...
   EXPECT_FALSE(model.has_experts(0));
   EXPECT_TRUE(model.has_experts(1));
@@ -189,7 +188,7 @@ TEST(StagesOfTwoKinds, AreSumsOverTheirLayers) {
   for (const int every : {1, 2}) {
     TransformerSpec model = mixture();
     model.experts->every = every;
-    model.experts->first_dense = every == 1 ? 2 : 0;
+    model.experts->first_dense = every == 1 ? 2 : 1;
     const StageCostOptions options{.microbatch_size = 2};
     const auto stages = stage_costs(model, plain_device(), {3, 3}, options);
     double flops = 0, parameters = 0, kept = 0;

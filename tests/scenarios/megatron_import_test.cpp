@@ -250,7 +250,7 @@ TEST(MegatronFlags, SelectiveRecomputationIsOfTheModulesThatAreNamed) {
   EXPECT_EQ(parts(" --recompute-modules core_attn"), LayerPart::core_attn);
   EXPECT_EQ(parts(" --recompute-modules mlp"), LayerPart::mlp);
   EXPECT_EQ(parts(" --recompute-modules layernorm moe_act mla_up_proj"),
-            LayerParts(LayerPart::layernorm) | LayerPart::moe_act);
+            LayerParts(LayerPart::layernorm) | LayerPart::moe_act | LayerPart::mla_up_proj);
 }
 
 TEST(MegatronFlags, SayWhatIsShardedAmongWhom) {
@@ -275,16 +275,18 @@ TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
   const struct {
     const char *flags, *more, *less;
   } kCases[] = {
-      {"--num-experts 8", "the other experts' weights, routing and all-to-all", ""},
-      {"--multi-latent-attention --kv-lora-rank 512", "multi-latent attention", ""},
-      {"--mtp-num-layers 1", "the layers of multi-token prediction", ""},
+      {"--num-experts 8", "", ""},
+      {"--num-experts 8 --expert-model-parallel-size 8", "", "expert parallelism"},
+      {"--multi-latent-attention --kv-lora-rank 512", "", ""},
+      {"--mtp-num-layers 1", "", ""},
       {"--use-torch-fsdp2", "", ""},
       {"--optimizer-cpu-offload", "", "offloading"},
       {"--cpu-offloading --cpu-offloading-num-layers 4", "", "offloading"},
-      {"--recompute-granularity selective --recompute-modules core_attn moe", "",
-       "the recomputation of moe"},
+      {"--recompute-granularity selective --recompute-modules core_attn moe", "", ""},
+      {"--recompute-granularity selective --recompute-modules core_attn dsa", "",
+       "the recomputation of dsa"},
       {"--recompute-granularity selective --recompute-modules core_attn", "", ""},
-      {"--num-experts 8 --zero-stage 3", "the other experts' weights, routing and all-to-all", ""},
+      {"--num-experts 8 --zero-stage 3", "", ""},
       {"--lora-rank 8", "", "frozen weights"},
       {"--peft-type lora", "", "frozen weights"},
       {"--peft-type none", "", ""},
@@ -490,16 +492,68 @@ TEST(MegatronFlags, NoNumberIsTooLarge) {
   EXPECT_NE(said.find("1000000 x 1000000 GPUs are more than"), std::string::npos) << said;
 }
 
-TEST(MegatronFlags, ExpertsBecomeTheDenseModelThatComputesAsMuch) {
-  const std::string text = scenario_of_megatron(
-      "run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --swiglu "
-      "--micro-batch-size 1 --vocab-size 50257 --ffn-hidden-size 4096 --num-experts 8 "
-      "--moe-router-topk 2 "
-      "--moe-ffn-hidden-size 1408 --moe-shared-expert-intermediate-size 512",
-      "run.sh", "");
-  EXPECT_EQ(parse_scenario(text, "imported").transformer->ffn_hidden_size, 2 * 1408 + 512);
-  EXPECT_NE(text.find("# cannot be modelled:\n#   --num-experts 8"), std::string::npos) << text;
-  EXPECT_NE(text.find("routing and all-to-all are missing"), std::string::npos) << text;
+TEST(MegatronFlags, ExpertsAreTheModels) {
+  const auto experts = [](const std::string& more) {
+    const std::string text = scenario_of_megatron(
+        "run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+        "--swiglu --micro-batch-size 1 --vocab-size 50257 --ffn-hidden-size 4096 --num-experts 8 "
+        "--moe-grouped-gemm --moe-token-dispatcher-type alltoall --moe-aux-loss-coeff 1e-3 " +
+            more,
+        "run.sh", "");
+    EXPECT_EQ(text.find("# not known"), std::string::npos) << text;
+    return parse_scenario(text, "imported").transformer->experts.value();
+  };
+  EXPECT_EQ(experts(""), (Experts{.count = 8, .top_k = 2, .width = 4096}));
+  EXPECT_EQ(
+      experts("--moe-router-topk 4 --moe-ffn-hidden-size 1408 "
+              "--moe-shared-expert-intermediate-size 512 --moe-shared-expert-gate"),
+      (Experts{.count = 8, .top_k = 4, .width = 1408, .shared_width = 512, .shared_gate = true}));
+  const auto layers = [&](const std::string& freq) {
+    const Experts e = experts("--moe-layer-freq " + freq);
+    return std::pair(e.first_dense, e.every);
+  };
+  using Pair = std::pair<int, int>;
+  EXPECT_EQ(layers("1"), Pair(0, 1));
+  EXPECT_EQ(layers("2"), Pair(0, 2));
+  EXPECT_EQ(layers("'[0]*3+[1]*5'"), Pair(3, 1));
+  EXPECT_EQ(layers("'([0]*1+[1]*7)'"), Pair(1, 1));
+  EXPECT_EQ(layers("'([0,1]*4)'"), Pair(1, 2));
+  EXPECT_EQ(layers("[0,1,1,1,1,1,1,1]"), Pair(1, 1));
+}
+
+TEST(MegatronFlags, LayersOfExpertsThatFollowNoRuleAreSaid) {
+  const std::string text = imported("--num-experts 4 --moe-layer-freq '[1,1,0,1]'");
+  EXPECT_NE(text.find("--moe-layer-freq [1,1,0,1]: layers with experts are all behind"),
+            std::string::npos)
+      << text;
+}
+
+TEST(MegatronFlags, LatentAttentionAndFurtherTokensAreTheModels) {
+  const Scenario s = job_of(
+      "--multi-latent-attention --q-lora-rank 96 --kv-lora-rank 64 --qk-head-dim 32 "
+      "--qk-pos-emb-head-dim 16 --v-head-dim 24 --qk-layernorm --kv-channels 48 "
+      "--mtp-num-layers 2 --mtp-loss-scaling-factor 0.1");
+  const LatentAttention latent{
+      .q_rank = 96, .kv_rank = 64, .rope_dim = 16, .nope_dim = 32, .value_dim = 24};
+  EXPECT_EQ(s.transformer->latent, latent);
+  EXPECT_EQ(s.transformer->form().qk_norm, QueryKeyNorm::none);
+  EXPECT_EQ(s.transformer->mtp_layers, 2);
+  const LatentAttention usual{
+      .q_rank = 0, .kv_rank = 32, .rope_dim = 64, .nope_dim = 128, .value_dim = 128};
+  EXPECT_EQ(job_of("--multi-latent-attention").transformer->latent, usual);
+  EXPECT_EQ(job_of("--mtp-num-layers 0 --q-lora-rank 8").transformer->mtp_layers, 0);
+}
+
+TEST(MegatronFlags, OfAMixtureSayItAgain) {
+  const Scenario s = parse_scenario(
+      "model: {base: deepseek-v3, num_layers: 4, first_dense_layers: 1, mtp_layers: 1}\n"
+      "cluster: dgx-h100\nschedule: 1f1b\npipeline: {stages: 1}\n",
+      "x.yaml");
+  const Scenario again =
+      parse_scenario(scenario_of_megatron(megatron_arguments(s), "x.sh", ""), "again.yaml");
+  EXPECT_EQ(again.transformer->experts, s.transformer->experts);
+  EXPECT_EQ(again.transformer->latent, s.transformer->latent);
+  EXPECT_EQ(again.transformer->parameters(), s.transformer->parameters());
 }
 
 }  // namespace

@@ -420,8 +420,9 @@ TEST(RecomputeByModule, EachStageCostsWhatItsOwnSetDoes) {
 TEST(RecomputeByModule, MistakesSayWhatIsAllowed) {
   const Base base{kGpt + "schedule: 1f1b\n", "stages: 4"};
   const std::string must =
-      "'recompute_modules' must be some of core_attn, mlp, layernorm, moe_act, or a list with such "
-      "a list per virtual stage";
+      "'recompute_modules' must be some of core_attn, mlp, layernorm, moe_act, moe, "
+      "shared_experts, "
+      "mla_up_proj, or a list with such a list per virtual stage";
   EXPECT_EQ(error_of(base, "selective, recompute_modules: [mpl]"),
             "test.yaml:5:65: " + must + ", got 'mpl'; did you mean 'mlp'?");
   EXPECT_EQ(error_of(base, "selective, recompute_modules: []"),

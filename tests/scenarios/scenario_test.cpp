@@ -219,7 +219,79 @@ constexpr PublishedCount kPublishedCounts[] = {
     {"gpt-2.2b", 2.2e9, 0.02},
     {"gpt-3.8b", 3.8e9, 0.02},
     {"bert-2.2b", 2.2e9, 0.05},
-    {"bert-3.8b", 3.8e9, 0.05}};
+    {"bert-3.8b", 3.8e9, 0.05},
+    // Of DeepSeek-V3, Kimi K2 and the GLMs without the numbers that balance their routers, one of
+    // each expert of a layer, which no gradient trains, and without what predicts a further token.
+    {"deepseek-v2-lite", 15'706'484'224, 0},
+    {"deepseek-v2", 235'741'434'880, 0},
+    {"deepseek-v3", 671'026'419'200 - 58 * 256, 0},
+    {"kimi-k2", 1'026'408'232'448 - 60 * 384, 0},
+    {"qwen3-30b-a3b", 30'532'122'624, 0},
+    {"qwen3-235b-a22b", 235'093'634'560, 0},
+    {"mixtral-8x7b", 46'702'792'704, 0},
+    {"mixtral-8x22b", 140'620'634'112, 0},
+    {"gpt-oss-20b", 20'914'757'184, 0},
+    {"gpt-oss-120b", 116'829'156'672, 0},
+    {"llama-4-scout", 108'641'793'536 - 871'932'416, 0},     // the vision encoder's
+    {"llama-4-maverick", 401'583'781'376 - 871'932'416, 0},  // the same
+    // The further layer: one of experts (so 90 and 46 layers have some), a product of 2h x h, three
+    // norms, and copies of the embedding and the head.
+    {"glm-4.5", 358'337'791'296 - 90 * 160 - 5'539'962'112, 0},
+    {"glm-4.5-air", 110'468'824'832 - 46 * 128 - 3'616'573'440, 0},
+    {"olmoe-1b-7b", 6'919'161'856, 0},
+    {"dbrx", 131'596'523'520, 0}};
+
+struct PublishedActive {
+  const char* model;
+  double billions;  ///< published
+  double within;    ///< half a unit of its last digit
+  bool embedding;   ///< counted among them
+};
+
+// Of model cards and papers (models/*.yaml say which).
+constexpr PublishedActive kPublishedActive[] = {{"deepseek-v2", 21, 0.5, true},
+                                                {"deepseek-v3", 36.6, 0.05, false},
+                                                {"kimi-k2", 32, 0.5, false},
+                                                {"qwen3-30b-a3b", 3, 0.5, true},
+                                                {"qwen3-235b-a22b", 22, 0.5, true},
+                                                {"mixtral-8x7b", 12.9, 0.05, true},
+                                                {"mixtral-8x22b", 39, 0.5, true},
+                                                {"gpt-oss-20b", 3.61, 0.005, false},
+                                                {"gpt-oss-120b", 5.13, 0.005, false},
+                                                {"llama-4-scout", 17, 0.5, true},
+                                                {"llama-4-maverick", 17, 0.5, true},
+                                                {"olmoe-1b-7b", 1.3, 0.05, true},
+                                                {"dbrx", 36, 0.5, true}};
+
+TEST(Models, ActiveParametersAreThePublishedOnes) {
+  for (const PublishedActive& row : kPublishedActive) {
+    const TransformerSpec m = load_model(row.model);
+    const std::int64_t left_out = row.embedding ? 0 : m.vocab_size * m.hidden_size;
+    EXPECT_NEAR(static_cast<double>(m.active_parameters() - left_out) / 1e9, row.billions,
+                row.within)
+        << row.model;
+  }
+  EXPECT_EQ(load_model("phi-4").active_parameters(), load_model("phi-4").parameters());
+}
+
+TEST(Models, WhatPredictsAFurtherTokenHasItsPublishedParameters) {
+  TransformerSpec model = load_model("deepseek-v3");
+  const std::int64_t without = model.parameters();
+  model.mtp_layers = 1;
+  // 11.5 billion of its own: README_WEIGHTS.md of the published weights.
+  EXPECT_NEAR(static_cast<double>(model.parameters() - without), 11.5e9, 0.05e9);
+}
+
+/// A token's products are 2 FLOPs a parameter of a matrix that it passes.
+TEST(Models, FlopsOfMixturesAreTwiceTheirActiveParameters) {
+  for (const char* name : {"deepseek-v3", "qwen3-30b-a3b", "mixtral-8x7b", "llama-4-maverick"}) {
+    const TransformerSpec m = load_model(name);
+    const double attention = m.num_layers * m.layer_attention_flops(1);
+    const auto tokens = static_cast<double>(m.seq_length);
+    const auto matrices = static_cast<double>(m.active_parameters() - m.vocab_size * m.hidden_size);
+    EXPECT_NEAR((m.forward_flops(1) - attention) / (2 * tokens * matrices), 1, 0.001) << name;
+  }
+}
 
 TEST(Models, ParameterCountsAreThePublishedOnes) {
   std::set<std::string> counted;
