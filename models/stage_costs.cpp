@@ -174,7 +174,7 @@ class StageModel {
     set_kept_bytes(of_stage, stage.first, stage.last, c);
     set_recipes(of_stage, stage.first, stage.last, mean_products(counts, layers), c);
     set_sharding(job(), sharding_,
-                 {parameters_.of_stage(stage, counts), parameters_.largest_unit(stage, counts),
+                 {gathered_parameters(stage, counts), parameters_.largest_unit(stage, counts),
                   std::max(1, layers + (stage.first ? 1 : 0) + (stage.last ? 1 : 0))},
                  c);
     return c;
@@ -277,6 +277,18 @@ class StageModel {
     c.reduced_bytes = whole(both ? (n * bytes.reduced + gathered) / 2 : n * bytes.reduced);
     const auto of_experts = static_cast<double>(parameters_.of_experts(counts));
     c.expert_reduced_bytes = whole(static_cast<double>(c.reduced_bytes) * of_experts / n);
+  }
+
+  /// Returns the parameters that a stage gathers: those of experts, of which fewer GPUs have the
+  /// same, as so many of the others' as take as long.
+  std::int64_t gathered_parameters(const LayerSpan& stage,
+                                   const std::vector<LayerCount>& counts) const {
+    const std::int64_t all = parameters_.of_stage(stage, counts);
+    const std::int64_t of_experts = parameters_.of_experts(counts);
+    if (of_experts == 0 || shards_ == 1) return all;
+    const auto moved = [](double shards) { return (shards - 1) / shards; };  // by each GPU
+    const double part = moved(sharding_.expert_shards()) / moved(shards_);
+    return all - whole((1 - part) * static_cast<double>(of_experts));
   }
 
   /// Returns what one of those has who divide what a stage has `all` of, alike of each parameter.

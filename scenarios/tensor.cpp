@@ -259,11 +259,10 @@ void check_experts(const Specification& spec, const Parallelism& job) {
         fmt::format("the replicas of '{}' wait for no other, so they cannot "
                     "exchange tokens",
                     job.schedule->name));
-  if (job.sharding.what > Sharded::optimizer || job.sharding.hybrid() ||
-      (job.sharding.sharded() && !job.sharding.gathers_in_reduction()))
+  if (job.sharding.what > Sharded::optimizer || job.sharding.hybrid())
     keys.section.refuse(keys.shard.there ? "shard" : "distributed_optimizer",
-                        "with experts, the optimizer's states can be divided, among all, and "
-                        "gathered after the step; nothing else yet");
+                        "with experts, the optimizer's states can be divided, among all who have "
+                        "them (shard: optimizer); nothing else yet");
 }
 
 bool shape_known(const Section& model) {

@@ -233,6 +233,7 @@ class SummaryRow {
                      double ep) {
     write_job(gpu, gpus, d);
     set("base_model", std::string(mixture.model));
+    if (mixture.model == "deepseek-v3") set("mtp", "1");
     set("stack", "megatron-kernels");
     set_count("ep", ep);
     set("expert_exchange", "once-per-node");
@@ -389,6 +390,7 @@ CsvTable summary_as_runs(const CsvTable& table) {
                                              "ep",
                                              "expert_exchange",
                                              "expert_overlap",
+                                             "mtp",
                                              "precision_json",
                                              "family",
                                              "layers",

@@ -31,6 +31,8 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "moe_intermediate",
                                          "ep",
                                          "etp",
+                                         "mtp",
+                                         "dense_layers",
                                          "expert_exchange",
                                          "expert_overlap",
                                          "kv_heads",
@@ -235,8 +237,10 @@ class RowReader {
     write_pipeline();
   }
 
-  /// Returns the family, "llama" of "llama-1.34b" where no column says it.
+  /// Returns the family, "llama" of "llama-1.34b" where no column says it; mixtures of experts are
+  /// made of gated MLPs.
   std::string family() const {
+    if (cell("family") == "moe") return "llama";
     if (has("family")) return cell("family");
     for (const char* known : {"llama", "bert"})
       if (cell("model").starts_with(known)) return known;
@@ -245,11 +249,15 @@ class RowReader {
 
   void write_model() {
     text_ += "model:\n";
-    if (has("base_model"))
+    if (has("base_model")) {
       write_column("base", "base_model");
-    else
+      write_column("num_layers", "layers");
+      write_column("first_dense_layers", "dense_layers");
+    } else {
       write_shape();
+    }
     write_column("seq_length", "seq");
+    write_column("mtp_layers", "mtp");
     if (has("flash")) write("  flash_attention", yes("flash") ? "true" : "false");
     const bool narrow = cell("precision").starts_with("fp8") || cell("precision") == "mxfp8";
     if (has("precision_json"))

@@ -32,40 +32,38 @@ bool add_products(const StageJob& job, ProductClass of, double tokens, double ro
   return true;
 }
 
-/// Adds the grouped products of routed experts. What was measured contains routing and permutation
-/// and the activation, which modules count by what they move; I and W take what is left, and W
-/// reads and writes the sums of gradients. False where there are no measured ones; fp8's stand for
-/// other types of 8 bits.
+/// Adds the grouped products of routed experts, as measured where one GPU has all experts of a
+/// layer, with as many rows for each: with several GPUs, inference frameworks were measured with
+/// all of their tokens on each. What was measured contains routing and permutation and the
+/// activation, which modules count by what they move; I and W take what is left, and W reads and
+/// writes the sums of gradients. False where there are no measured ones; fp8's stand for other
+/// types of 8 bits.
 bool add_experts(const StageJob& job, KernelLayer& sum) {
   const KernelTimes& times = *job.device.kernel_times;
   const TransformerSpec& model = job.model;
   const Experts& experts = *model.experts;
-  const double tokens =
-      job.b * static_cast<double>(model.seq_length) / job.tensor.degree * job.expert.parts();
-  const ExpertsShape shape{.tokens = tokens,
-                           .hidden = static_cast<double>(model.hidden_size),
-                           .inter = static_cast<double>(experts.width),
-                           .topk = static_cast<double>(experts.top_k),
-                           .experts = static_cast<double>(experts.count),
-                           .gated = model.form().gated_mlp,
-                           .tp = static_cast<double>(job.expert.tensor),
-                           .ep = static_cast<double>(job.expert.degree)};
+  const double tokens = job.b * static_cast<double>(model.seq_length) / job.tensor.degree;
+  const ExpertsShape shape{
+      .tokens = tokens * job.expert.tensor,
+      .hidden = static_cast<double>(model.hidden_size),
+      .inter = static_cast<double>(experts.width) / job.expert.tensor,
+      .topk = static_cast<double>(experts.top_k),
+      .experts = std::max(1.0, static_cast<double>(experts.count) / job.expert.degree),
+      .gated = model.form().gated_mlp};
   const std::string type = kernel_type(model, ProductClass::experts);
   std::optional<double> seconds = times.experts_s(type, shape);
   for (const char* other : {"fp8", "fp8_block"})
     if (!seconds && type != model.compute_type) seconds = times.experts_s(other, shape);
   if (!seconds) return false;
-  double moved = 0;
+  const double sums = 2 * std::min(kMasterSumBytes, model.bytes.gradients) *
+                      static_cast<double>(job.layer.expert_parameters());
+  const double bytes_per_s = job.device.memory_bytes_per_s * job.device.memory_efficiency;
+  double moved = 0;  // bytes
   for (const Module& m : job.layer.modules())
     if (m.again_with.overlaps(LayerPart::moe) && m.kind == Module::Kind::elementwise &&
         !m.again_with.overlaps(LayerPart::shared_experts))
-      moved += static_cast<double>(m.moved.divided + m.moved.whole) / job.tensor.degree;
-  const double bytes_per_s = job.device.memory_bytes_per_s * job.device.memory_efficiency;
-  const double tokens_here = job.b * static_cast<double>(model.seq_length);
-  const double products_s =
-      std::max(0.0, *seconds - tokens_here * moved * model.element_bytes() / bytes_per_s);
-  const double sums = 2 * std::min(kMasterSumBytes, model.bytes.gradients) *
-                      static_cast<double>(job.layer.expert_parameters());
+      moved += tokens * model.element_bytes() * static_cast<double>(m.moved.divided);
+  const double products_s = std::max(0.0, *seconds - moved / bytes_per_s);
   sum.experts_s = products_s;
   sum.forward_s += products_s;
   sum.input_s += products_s;
