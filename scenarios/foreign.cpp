@@ -146,7 +146,8 @@ class Adoption {
       if (shared && text->value.find(key) == nullptr) entries.push_back(outer);
       if (key == "model_type" && text->value.find(key) == nullptr) {
         entries.push_back(outer);
-        if (outer.value.text == "gemma3") entries.back().value.text = "gemma3_text";
+        for (const char* name : {"gemma3", "llama4"})
+          if (outer.value.text == name) entries.back().value.text += "_text";
       }
     }
     document_.entries = std::move(entries);

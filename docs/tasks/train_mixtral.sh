@@ -1,5 +1,5 @@
 #!/bin/bash
-# Mixtral 8x7B on 8 servers of 8 H100: experts, which penstock cannot say yet.
+# Mixtral 8x7B on 8 servers of 8 H100: expert parallelism, which penstock cannot say yet.
 torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py \
     --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 \
     --group-query-attention --num-query-groups 8 --seq-length 4096 \

@@ -86,9 +86,8 @@ class Tasks(unittest.TestCase):
 
     def test_7_what_cannot_be_said(self):
         text, run = self.answers(7)
-        self.assertRegex(text, r"# cannot be modelled:\n#   --num-experts 8: ")
-        self.assertRegex(text, r"model.ffn_hidden_size: 28672 \(of the experts")
-        self.assertRegex(run, r"Fits\?      unknown: at least .* without the other experts")
+        self.assertRegex(text, r"# cannot be modelled:\n#   --expert-model-parallel-size 8: ")
+        self.assertRegex(run, r"Fits\?      unknown: at most .* without expert parallelism")
         self.assertRegex(run, r"How fast\?  at best \d")
 
 
