@@ -46,13 +46,18 @@ class Steps {
   void go_round(const std::vector<Circle>& circles, Kind kind) {
     const auto n = std::ssize(circles.front().order);
     for (std::int64_t t = 0; t + 1 < n; ++t) {
-      for (const auto& [order, elements] : circles) {
-        for (std::int64_t i = 0; i < n; ++i) {
-          const std::int64_t chunk = (i - t - (kind == Kind::add ? 1 : 0) + n) % n;
-          move(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>((i + 1) % n)],
-               elements.part(chunk, n), kind);
+      const auto each = [&](const auto& visit) {
+        for (const auto& [order, elements] : circles) {
+          for (std::int64_t i = 0; i < n; ++i) {
+            const std::int64_t chunk = (i - t - (kind == Kind::add ? 1 : 0) + n) % n;
+            visit(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>((i + 1) % n)],
+                  elements.part(chunk, n));
+          }
         }
-      }
+      };
+      // Nobody waits for the one before it, or chunks would go round one after the other.
+      each([&](int from, int to, ElementRange e) { send(from, to, e); });
+      each([&](int from, int to, ElementRange e) { receive(from, to, e, kind); });
     }
   }
 
@@ -121,16 +126,19 @@ void add_leaders(Steps& steps, const std::vector<Members>& nodes, ElementRange a
 void add_server(Steps& steps, const Members& gpus, ElementRange all, int servers) {
   const std::int64_t parts = std::clamp<std::int64_t>(servers, 1, std::ssize(gpus));
   for (const Kind kind : {Kind::add, Kind::take}) {
-    for (std::int64_t s = 0; s < parts; ++s) {
-      const int server = gpus[static_cast<std::size_t>(s)];
-      for (const int gpu : gpus) {
-        if (gpu == server) continue;
-        if (kind == Kind::add)
-          steps.move(gpu, server, all.part(s, parts), kind);
-        else
-          steps.move(server, gpu, all.part(s, parts), kind);
+    const auto each = [&](const auto& visit) {
+      for (std::int64_t s = 0; s < parts; ++s) {
+        const int server = gpus[static_cast<std::size_t>(s)];
+        for (const int gpu : gpus) {
+          if (gpu == server) continue;
+          const bool there = kind == Kind::add;
+          visit(there ? gpu : server, there ? server : gpu, all.part(s, parts));
+        }
       }
-    }
+    };
+    // A server sends others their parts before it waits for its own.
+    each([&](int from, int to, ElementRange e) { steps.send(from, to, e); });
+    each([&](int from, int to, ElementRange e) { steps.receive(from, to, e, kind); });
   }
 }
 

@@ -158,6 +158,43 @@ TEST(CollectiveSteps, MoveWhatIsPredictedBetweenEveryTwo) {
   }
 }
 
+/// Returns when the last member has all, where an element takes so long on its way, whatever else
+/// is on its way, and a send holds nobody.
+double longest_way(const Steps& steps, double per_element) {
+  std::map<int, double> now;
+  std::map<std::pair<int, int>, std::deque<double>> arrivals;
+  for (const CollectiveStep& s : steps) {
+    if (s.kind == Kind::send) {
+      arrivals[{s.gpu, s.peer}].push_back(now[s.gpu] +
+                                          per_element * static_cast<double>(s.end - s.first));
+    } else {
+      auto& arrived = arrivals[{s.peer, s.gpu}];
+      now[s.gpu] = std::max(now[s.gpu], arrived.front());
+      arrived.pop_front();
+    }
+  }
+  double last = 0;
+  for (const auto& [gpu, end] : now) last = std::max(last, end);
+  return last;
+}
+
+TEST(CollectiveSteps, KeepNobodyWaitingForWhatItNeedNotSendFirst) {
+  const auto one_node = [](int) { return 0; };
+  for (int n = 2; n <= 9; ++n) {
+    std::vector<int> gpus;
+    for (int i = 0; i < n; ++i) gpus.push_back(i);
+    const std::int64_t elements = 5040;
+    const auto way = [&](Collective what, ReductionAlgorithm algorithm) {
+      return longest_way(collective_steps(what, algorithm, gpus, one_node, elements, n),
+                         1.0 / static_cast<double>(elements));
+    };
+    const double chunk = 1.0 / n;
+    EXPECT_NEAR(way(Collective::all_reduce, ReductionAlgorithm::ring), 2 * (n - 1) * chunk, 1e-9);
+    EXPECT_NEAR(way(Collective::all_gather, ReductionAlgorithm::ring), (n - 1) * chunk, 1e-9);
+    EXPECT_NEAR(way(Collective::all_reduce, ReductionAlgorithm::server), 2 * chunk, 1e-9);
+  }
+}
+
 TEST(CollectiveSteps, SumInTheOrderThatIsStated) {
   std::mt19937 random(2);
   const auto summed = [&](ReductionAlgorithm algorithm, const NodeOf& node_of, int servers = 1) {
