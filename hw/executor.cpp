@@ -289,7 +289,7 @@ void DeviceExecutor::issue(std::uint32_t g) {
     made[i - g] = run_op(i);
   }
   for (std::uint32_t i = g; i < next; ++i) end_early_parts(i, begin, lasts_s(g));
-  if (in_.settings.pace && !(beside_ && exchanges(ops_[g])))
+  if (in_.settings.pace && !(beside_ && exchanges(ops_[g])) && !paces_units(g))
     device_.pace(kComputeQueue, begin, lasts_s(g));
   const Event end = device_.record(kComputeQueue);
   for (std::uint32_t i = g; i < next; ++i) {

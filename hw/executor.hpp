@@ -166,6 +166,10 @@ class DeviceExecutor {
                      const std::vector<CollectiveStep>& steps);
   void wait_for_unit(UnitPlace& place);
   void end_units(std::uint32_t g, StageState& s);
+  bool paces_units(std::uint32_t g) const;
+  int unit_passes(const Op& op) const;
+  void pace_unit(std::uint32_t g, StageState& s);
+  void end_pass(std::uint32_t g, StageState& s);
   void assemble_weights();
   void sum_partial_gradients(std::uint32_t g, const StageState& s);
   int same_place_on(int device) const { return rank_at(in_.plan, device, place_); }

@@ -3,6 +3,9 @@
 // where each keeps a part (the next unit while one is used) and otherwise all before a forward
 // computes, and they reduce a unit's gradients when a backward has made them, while it makes those
 // of the next one. A backward still has the unit that the forward before it used last.
+//
+// Where ops are paced on a wall clock, each unit computes for its part of the op's stated time,
+// and what is exchanged before, beside and after it takes what the links take.
 #include "hw/executor_state.hpp"
 #include "hw/math.hpp"
 
@@ -15,6 +18,8 @@ void DeviceExecutor::use_units(std::uint32_t g, StageState& s, StageBuffers& b) 
   const Op& op = ops_[g];
   const std::vector<ShardUnit>& units = s.weights->shards().units;
   if (gathers_all(in_.plan, op)) gather_whole(g, s, b.weights);
+  s.paced = 0;
+  if (paces_units(g)) s.unit_begin = device_.record(kComputeQueue);
   if (divides_weights(in_.plan) && op.kind != OpKind::backward_weight) {
     const bool forward = op.kind == OpKind::forward;
     for (UnitPlace& place : s.whole_weights)
@@ -33,9 +38,12 @@ void DeviceExecutor::use_units(std::uint32_t g, StageState& s, StageBuffers& b) 
 /// Returns the weights of a unit when they are there, and has those of the next one gathered.
 Tensor DeviceExecutor::use_weights(std::uint32_t g, StageState& s, std::size_t unit) {
   const std::vector<ShardUnit>& units = s.weights->shards().units;
+  const bool next_one = s.used != unit;
+  if (next_one && std::exchange(s.used, unit) != UnitPlace::kNone) pace_unit(g, s);
   gather_unit(g, s, unit);
   UnitPlace& place = s.whole_weights[unit % 2];
   wait_for_unit(place);
+  if (next_one && paces_units(g)) s.unit_begin = device_.record(kComputeQueue);
   const std::size_t next = ops_[g].kind == OpKind::forward ? unit - 1 : unit + 1;
   if (next < units.size()) gather_unit(g, s, next);
   return Tensor{place.block}.at(-units[unit].first * device_.math().element_bytes());
@@ -84,6 +92,8 @@ void DeviceExecutor::reduce_unit(std::uint32_t g, StageState& s, std::size_t uni
   const Tensor from = Tensor{place.block}.at(-u.first * 4);
   place.unit = UnitPlace::kNone;
   s.reduced = unit + 1;
+  end_pass(g, s);
+  pace_unit(g, s);
   beside.wait(kComputeQueue, device_.record(kComputeQueue));
   exchange_unit(
       g, place,
@@ -109,6 +119,41 @@ void DeviceExecutor::wait_for_unit(UnitPlace& place) {
   place.received.clear();
 }
 
+/// Returns how often an op passes over the units of its stage: where weights are gathered, and
+/// where gradients are reduced. A whole backward does one after the other.
+int DeviceExecutor::unit_passes(const Op& op) const {
+  const bool gathers = divides_weights(in_.plan) && op.kind != OpKind::backward_weight;
+  const bool reduces = divides_gradients(in_.plan) &&
+                       (op.kind == OpKind::backward || op.kind == OpKind::backward_weight);
+  return is_compute(op.kind) ? (gathers ? 1 : 0) + (reduces ? 1 : 0) : 0;
+}
+
+/// Returns whether an op is paced unit by unit: on a wall clock, where exchanges take their own
+/// time. A unit that is recomputed is used more than once, and so is one of a pair.
+bool DeviceExecutor::paces_units(std::uint32_t g) const {
+  const Op& op = ops_[g];
+  if (!in_.settings.pace || in_.settings.clock == Clock::virtual_clock) return false;
+  if (unit_passes(op) == 0 && !gathers_all(in_.plan, op)) return false;
+  return in_.plan.recompute.at(op.stage).granularity == Recompute::none && ops_.together(g) == 1;
+}
+
+/// Waits until a unit has computed for its part of the op's time.
+void DeviceExecutor::pace_unit(std::uint32_t g, StageState& s) {
+  if (!paces_units(g)) return;
+  const auto parts = unit_passes(ops_[g]) * std::ssize(s.weights->shards().units);
+  device_.pace(kComputeQueue, s.unit_begin,
+               duration_s(in_.plan, g) / static_cast<double>(std::max<std::ptrdiff_t>(1, parts)));
+  s.unit_begin = device_.record(kComputeQueue);
+  ++s.paced;
+}
+
+/// After a pass over weights: waits for the parts of units that it did not use (a backward does not
+/// use the embedding's).
+void DeviceExecutor::end_pass(std::uint32_t g, StageState& s) {
+  if (std::exchange(s.used, UnitPlace::kNone) == UnitPlace::kNone || !paces_units(g)) return;
+  while (s.paced < s.weights->shards().units.size()) pace_unit(g, s);
+}
+
 /// After an op has computed: reduces what its stage did not say is complete, and waits.
 void DeviceExecutor::end_units(std::uint32_t g, StageState& s) {
   const OpKind kind = ops_[g].kind;
@@ -119,6 +164,8 @@ void DeviceExecutor::end_units(std::uint32_t g, StageState& s) {
     reduce_unit(g, s, s.reduced);
   }
   s.reduced = 0;
+  end_pass(g, s);
+  if (unit_passes(ops_[g]) == 0) pace_unit(g, s);
   for (auto* places : {&s.whole_weights, &s.whole_gradients})
     for (UnitPlace& place : *places) wait_for_unit(place);
 }

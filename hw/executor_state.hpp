@@ -32,7 +32,10 @@ struct DeviceExecutor::StageState {
   Variant stored;  // without recomputation; no stage where no op asks for it
   std::unique_ptr<WeightStore> weights;
   std::array<UnitPlace, 2> whole_weights, whole_gradients;
-  std::size_t reduced = 0;  // units of the op that runs
+  std::size_t reduced = 0;              // units of the op that runs
+  std::size_t used = UnitPlace::kNone;  // the unit whose weights it computes with
+  std::size_t paced = 0;                // units for whose part of its time it has computed
+  Event unit_begin = nullptr;           // where what is paced next of it begins
 
   const Variant& variant(const Op& op) const { return op.has(Op::stored) ? stored : usual; }
   const StageHoldings& bytes() const { return usual.bytes; }
