@@ -306,6 +306,8 @@ const std::vector<CommandSpec>& table() {
         {"request", "FILE", "do not measure: write what to measure elsewhere, by penstock-run",
          "file"},
         {"result", "FILE", "do not measure: take what was measured elsewhere", "file"},
+        {"device", "NAME", "measure kernels on a GPU of this kind: -o gets its kernel times"},
+        {"largest", "N", "device: sides of products, tokens; default 8192"},
         {"from", "TABLE", "do not measure: fit a stack to runs of others", "file"},
         {"stack", "NAME", "from: where to begin; -o gets the fitted one"},
         {"numbers", "KEYS", "from: those to fit, with commas; default all it has"},
@@ -317,6 +319,7 @@ const std::vector<CommandSpec>& table() {
        "penstock calibrate -o laptop.yaml                          # a small GPT\n"
        "penstock calibrate my.yaml --backend cuda -o h200.yaml      # what a scenario runs\n"
        "penstock calibrate my.yaml --backend cuda --request ask.json   # to be measured elsewhere\n"
+       "penstock calibrate --device h100 -o my-h100.json            # kernels of GPU 0\n"
        "penstock calibrate --from runs.csv --stack nanotron -o my.yaml\n"
        "then in a scenario: {model: laptop.yaml, cluster: laptop.yaml}",
        run_calibrate,

@@ -13,6 +13,7 @@
 #include "hw/calibration.hpp"
 #include "hw/cuda/module.hpp"
 #include "hw/host/gloo_group.hpp"
+#include "hw/kernel_measurement.hpp"
 #include "hw/launch.hpp"
 #include "hw/reference.hpp"
 #include "hw/run.hpp"
@@ -63,7 +64,8 @@ constexpr OptionRow kOptions[] = {
     {"check", "on|off", "on|off", "compare the weights with a sequential run; default on"},
     {"record", "FILE", "", "write what happened (.json or .json.gz)"},
     {"calibrate", "FILE", "", "measure what this request says, instead of a program"},
-    {"output", "FILE", "", "of --calibrate; default: standard output"},
+    {"kernels", "N", "", "cuda: measure products, attention, copies of up to N a side instead"},
+    {"output", "FILE", "", "of --calibrate and --kernels; default: standard output"},
     {"resume", "", "", "--calibrate: measures what --output lacks; --train: from --checkpoint"},
     {"budget", "SECONDS", "", "of --calibrate: nothing begins later; 0 (default): no limit"},
     {"train", "FILE", "", "train sequentially instead, under the program's update rule: the curve"},
@@ -514,6 +516,17 @@ int run_calibration(const Options& options) {
   return exit_failed;
 }
 
+int measure_kernels_here(const Options& options) {
+  const std::string backend = options.get("backend", "host");
+  if (backend != "cuda") throw InputError("--kernels", "are of a GPU: add --backend cuda");
+  KernelRequest request;
+  request.largest = options.count("kernels", 1);
+  const MeasuredKernels measured = measure_kernels(
+      request, [&](const BackendRequest& wanted) { return open_backend(backend, wanted); });
+  write_file(options.get("output", "-"), to_json(measured));
+  return exit_ok;
+}
+
 std::vector<OutputFile> outputs_of(const Options& options) {
   std::vector<OutputFile> outputs;
   for (const char* name : {"record", "output", "train", "checkpoint"})
@@ -632,6 +645,7 @@ int main_checked(int argc, char** argv) {
   for (const std::string& input : options.positional) note_input(input);
   note_input(options.get("calibrate", ""));
   if (options.has("calibrate")) return run_calibration(options);
+  if (options.has("kernels")) return measure_kernels_here(options);
   if (options.has("train")) return run_training(options);
   if (options.positional.size() != 1)
     throw InputError("penstock-run", "needs one program file; see penstock-run --help");

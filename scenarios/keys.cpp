@@ -631,8 +631,9 @@ const std::vector<KeyRow>& table() {
       {"device", "attention_efficiency", T::quantity,
        "the same of attention, counting what a causal mask leaves", D::fraction},
       {"device", "kernels", T::text,
-       "measured times of kernels: a file of models/devices/kernels; of another device they are "
-       "assumed, by the ratio of the peaks"},
+       "measured times of kernels: a file of models/devices/kernels, or of one's own by its path "
+       "(`penstock calibrate --device`); of another device they are assumed, by the ratio of the "
+       "peaks"},
 
       {"stack", "base", T::text, "a stack to start from; the other keys replace its values"},
       {"stack", "name", T::text, "what the results call it"},

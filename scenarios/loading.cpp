@@ -195,7 +195,13 @@ std::vector<std::string> kernel_files() {
   return names;
 }
 
+bool is_kernel_path(const std::string& name) { return name.ends_with(".json"); }
+
 KernelTimes load_kernel_file(const std::string& name) {
+  if (is_kernel_path(name)) {
+    Documents own;
+    return parse_kernel_times(own.text(name), name);
+  }
   const std::vector<std::string> known = kernel_files();
   if (std::ranges::find(known, name) == known.end())
     throw InputError(name, fmt::format("there are no kernel times of this name in {}{}",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/numbers.hpp"
+#include "base/suggest.hpp"
 #include "base/units.hpp"
 #include "scenarios/parts.hpp"
 
@@ -38,7 +39,8 @@ DeviceSpec read_device(const Section& device) {
   d.kernels = device.text("kernels").value_or("");
   const std::vector<std::string> known =
       d.kernels.empty() ? std::vector<std::string>() : kernel_files();
-  if (!d.kernels.empty() && std::ranges::find(known, d.kernels) == known.end())
+  if (!d.kernels.empty() && !is_kernel_path(d.kernels) &&
+      std::ranges::find(known, d.kernels) == known.end())
     device.refuse("kernels", fmt::format("there are no kernel times of '{}'{}",
                                          printable(d.kernels), did_you_mean(d.kernels, known)));
   d.efficiency_assumed = device.choice("efficiency_source").value_or(0) == 1;

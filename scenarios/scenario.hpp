@@ -210,6 +210,9 @@ ForeignModel foreign_model(const std::string& path);
 DeviceSpec load_device(const std::string& name);
 /// The names of the files of kernel times that are shipped.
 std::vector<std::string> kernel_files();
+/// Returns whether a device's `kernels` is a file of its own, as `penstock calibrate --device`
+/// writes it, and not the name of a shipped one.
+bool is_kernel_path(const std::string& name);
 /// Throws InputError where there is no such file.
 KernelTimes load_kernel_file(const std::string& name);
 /// What kernels take on this device, as measured or, of another device, as assumed; none where it

@@ -9,8 +9,10 @@
 #include "cli/output.hpp"
 #include "cli/validation_output.hpp"
 #include "hw/executor_process.hpp"
+#include "scenarios/scenario.hpp"
 #include "traces/byte_sink.hpp"
 #include "validate/calibration_request.hpp"
+#include "validate/kernel_fit.hpp"
 #include "validate/profile.hpp"
 #include "validate/stack_fit.hpp"
 
@@ -269,6 +271,60 @@ int calibrate_stack(const Arguments& arguments) {
   return exit_ok;
 }
 
+/// Refuses what says how to measure stages beside --device, which measures kernels.
+void refuse_beside_device(const Arguments& arguments) {
+  if (!arguments.positional.empty())
+    throw InputError("--device", fmt::format("measures kernels, of no model: leave out '{}'",
+                                             arguments.positional[0]));
+  for (const char* option : {"from", "request", "result", "microbatch-sizes", "recompute",
+                             "workers", "repetitions", "precision", "link"}) {
+    if (arguments.flag(option))
+      throw InputError(std::string("--") + option, "is not for --device, which measures kernels");
+  }
+  if (arguments.value("backend", "cuda") != "cuda")
+    throw InputError("--backend", "--device measures a GPU: leave it out, or say cuda");
+}
+
+std::string fit_table(const KernelFit& fit) {
+  using enum TextTable::Align;
+  TextTable table({"kernels", "shapes", "error as shipped", "fitted"}, {left, right, right, right});
+  for (const FittedFamily& family : fit.families)
+    table.add_row({family.name, std::to_string(family.shapes), format_percent(family.before),
+                   format_percent(family.after)});
+  std::string text = table.render();
+  for (const std::string& kept : fit.kept) text += fmt::format("not measured here: {}\n", kept);
+  return text;
+}
+
+/// --device NAME: measures kernels and writes a file of kernel times that starts from the device's.
+int calibrate_kernels(const Arguments& arguments) {
+  refuse_beside_device(arguments);
+  const std::string name = arguments.value("device");
+  const DeviceSpec device = load_device(name);
+  auto shipped = load_kernel_times(device);
+  if (!shipped)
+    throw InputError("--device", fmt::format("there are no kernel times of {} or a GPU near it to "
+                                             "start from",
+                                             printable(device.name)));
+  shipped->device = device.name;
+  const std::string path = arguments.value("output", "kernels.json");
+  const int largest = integer(arguments, "largest", static_cast<int>(KernelRequest().largest));
+  const TemporaryFolder folder;
+  const std::string answer = folder.file("kernels.json");
+  const int code =
+      run_executor({"--kernels", std::to_string(largest), "--backend", "cuda", "--output", answer});
+  if (code != exit_ok) return code;  // it has said why
+  const KernelFit fit =
+      fit_kernels(*std::move(shipped), parse_measured_kernels(read_file(answer), answer));
+  write_file(path, to_json(fit.times));
+  print_text(
+      fit_table(fit) +
+      fmt::format("\nkernel times written to {0}; use them with `device: {{base: {1}, kernels: "
+                  "{0}}}` and a stack of measured kernels (megatron-kernels)\n",
+                  path, name));
+  return exit_ok;
+}
+
 CalibrationResult read_result(const std::string& path) {
   return parse_calibration_result(read_file(path), path);
 }
@@ -278,6 +334,8 @@ CalibrationResult read_result(const std::string& path) {
 int run_calibrate(const Arguments& arguments) {
   set_results_to_file(false);  // --output is the profile
   refuse_without_table(arguments);
+  if (arguments.flag("device")) return calibrate_kernels(arguments);
+  if (arguments.flag("largest")) throw InputError("--largest", "is for --device NAME");
   if (arguments.flag("from")) return calibrate_stack(arguments);
   if (arguments.flag("result")) {
     refuse_beside_result(arguments);

@@ -133,6 +133,10 @@ void check_laws(const Place& at, const std::vector<Law>& laws) {
 
 }  // namespace
 
+std::string to_json(const KernelTimes& times) {
+  return text_of_fields(times, kFileMark, kFileVersion);
+}
+
 KernelTimes parse_kernel_times(const std::string& text, const std::string& origin) {
   const Json json = parse_json(text, origin);
   if (!json.is_object() || json.value(kFileMark, Json()) != Json(kFileVersion))

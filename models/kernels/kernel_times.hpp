@@ -161,6 +161,8 @@ struct KernelTimes {
 /// Returns what is assumed of a device that was not measured: the same shares of its peaks.
 KernelTimes assumed_times(KernelTimes measured, double peak_flops_per_s, double memory_bytes_per_s);
 
+/// Returns a file of kernel times, as `parse_kernel_times` reads it.
+std::string to_json(const KernelTimes& times);
 /// Reads a file of kernel times. Throws InputError with everything that is wrong.
 KernelTimes parse_kernel_times(const std::string& text, const std::string& origin);
 

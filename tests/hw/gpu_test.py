@@ -387,6 +387,37 @@ class Calibrating(Emulated):
         self.assertEqual(self.penstock("calibrate", "--result", answer, "-o",
                                        self.folder / "profile.yaml")[0], 0)
 
+    def test_kernels_of_a_gpu_are_a_file_that_its_device_reads(self):
+        path = self.folder / "mine.json"
+        code, out, err = self.penstock("calibrate", "--device", "h100", "--largest", "256", "-o", path)
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, r"products, bf16 +2 ")
+        self.assertIn("not measured here: collectives of NCCL", out)
+        mine = json.loads(path.read_text())
+        shipped = json.loads((SOURCE / "models" / "devices" / "kernels" / "h100.json").read_text())
+        self.assertEqual(mine["device"], "H100")
+        self.assertIn("emulated", mine["source"])
+        law = {p["type"]: p for p in mine["products"]}["bf16"]
+        for key, value in {p["type"]: p for p in shipped["products"]}["bf16"].items():
+            fitted = key in ("flops_per_s", "launch_s", "bytes_per_s")
+            self.assertEqual(law[key] == value, not fitted, key)
+        self.assertEqual(mine["collectives"], shipped["collectives"], "kept, as it says")
+        self.assertEqual([p["bytes"] for p in mine["streams"] if p["op"] == "copy"], [[2 * 4 * 256 * 256]])
+        self.assertEqual([a["framework"] for a in mine["attention"]],
+                         [a["framework"] for a in shipped["attention"]] + ["penstock"])
+        job = ("stack: megatron-kernels\nmodel: llama-3-8b\ncluster: {base: dgx-h100, device: {base: h100, "
+               "kernels: %s}}\nschedule: 1f1b\npipeline: {stages: 4, microbatches: 4}\n")
+        seconds = [json.loads(self.penstock("simulate", self.scenario(job % name, "job.yaml"), "--format", "json")[1])
+                   ["iteration_time_s"] for name in ("h100", path)]
+        self.assertGreater(seconds[1], 2 * seconds[0], "an emulated GPU is slow")
+
+    def test_what_measures_kernels_takes_nothing_of_stages(self):
+        for words, said in ((("--device", "h100", "--precision", "bf16"), "not for --device"),
+                            (("--device", "h100", "--backend", "host"), "measures a GPU"),
+                            (("--device", "h1000"), "h100"), (("--largest", "8"), "--device"),
+                            (("--device", "titan-x"), "no kernel times")):
+            self.assertIn(said, self.refused(2, "calibrate", *words, program=BINARY))
+
     def test_a_result_takes_nothing_that_says_how_to_measure(self):
         for option in ("--workers", "--microbatch-sizes"):
             self.assertIn("--result", self.refused(2, "calibrate", "--result", "x", option, "2",
