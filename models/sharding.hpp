@@ -32,8 +32,8 @@ struct Sharding {
   Sharded what = Sharded::none;
   int group = 1;    ///< GPUs that divide it, N
   int sharers = 1;  ///< GPUs that have the same weights: groups side by side (hybrid sharding)
-  int expert_sharers = 1;  ///< GPUs that have the same routed experts, one group
   Gathering gathering = Gathering::after_step;
+  int expert_sharers = 1;  ///< GPUs that have the same routed experts, one group
 
   bool operator==(const Sharding&) const = default;
   bool sharded() const { return what != Sharded::none; }

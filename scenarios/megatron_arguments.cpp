@@ -261,6 +261,10 @@ constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "recompute_layers",
                                                 "distributed_optimizer",
                                                 "context_exchange",
+                                                "expert",
+                                                "expert_tensor",
+                                                "expert_exchange",
+                                                "expert_overlap",
                                                 "shard",
                                                 "shard_group",
                                                 "reduction",
@@ -338,6 +342,13 @@ std::string megatron_arguments(const Scenario& s) {
       flags.add_flag("cp-comm-type",
                      s.context_exchange == ContextExchange::all_gather ? "all_gather" : "a2a");
   }
+  if (s.mesh.expert > 1) {
+    flags.add_flag("expert-model-parallel-size", s.mesh.expert);
+    flags.add_flag("moe-token-dispatcher-type", s.mesh.routing.once_per_node ? "flex" : "alltoall");
+  }
+  if (s.mesh.expert > 0 && s.mesh.expert_tensor != s.mesh.size(Axis::tensor))
+    flags.add_flag("expert-tensor-parallel-size", s.mesh.expert_tensor);
+  if (s.lowering.pairs) flags.add_flag("overlap-moe-expert-parallel-comm");
   if (s.sequence_parallel) flags.add_flag("sequence-parallel");
   if (s.tensor_overlap) flags.add_flag("tp-comm-overlap");
   if (s.mesh.pipeline_first) flags.add_flag("use-tp-pp-dp-mapping");

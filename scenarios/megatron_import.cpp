@@ -539,6 +539,26 @@ class Import : public ImportNotes {
     return fmt::format("  shard_group: {}\n", sharers / instances);
   }
 
+  /// Returns how GPUs divide experts and exchange tokens. `overlaps`: passes can run together.
+  std::string divided_experts(bool overlaps) {
+    std::string out;
+    if (const auto degree =
+            number({"expert-model-parallel-size", "moe-expert-parallel-size"}, "pipeline.expert"))
+      out += fmt::format("  expert: {}\n", *degree);
+    if (const auto degree = number("expert-tensor-parallel-size", "pipeline.expert_tensor"))
+      out += fmt::format("  expert_tensor: {}\n", *degree);
+    const bool deep = has("moe-enable-deepep", "pipeline.expert_exchange: once-per-node");
+    const std::string how = word("moe-token-dispatcher-type", "pipeline.expert_exchange");
+    const std::string backend =
+        word("moe-flex-dispatcher-backend", "pipeline.expert_exchange: once-per-node");
+    if (deep || how == "flex" || !backend.empty()) out += "  expert_exchange: once-per-node\n";
+    if (has("overlap-moe-expert-parallel-comm",
+            overlaps ? "pipeline.expert_overlap: true" : "nothing, without virtual stages") &&
+        overlaps)
+      out += "  expert_overlap: true\n";
+    return out;
+  }
+
   std::string rest() {
     const std::int64_t tensor =
         number({"tensor-model-parallel-size", "model-parallel-size"}, "pipeline.tensor")
@@ -596,6 +616,7 @@ class Import : public ImportNotes {
                                                       : "nothing, without sequence parallelism") &&
         sequence && tensor > 1)
       out += "  tensor_overlap: true\n";
+    if (shape_.experts) out += divided_experts(interleaved || stages == 1);
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
       out += "  transfers_divided: true\n";
     if (zero == 1) out += "  distributed_optimizer: true\n";

@@ -11,8 +11,6 @@ constexpr std::string_view kContextParallel = "context parallelism is pipeline.c
 constexpr std::string_view kUlysses =
     "DeepSpeed-Ulysses' all-to-all over heads is not modelled; context parallelism by a ring is "
     "(pipeline.context)";
-constexpr std::string_view kExperts =
-    "expert parallelism is not modelled; experts are, whole on every GPU (model.num_experts)";
 constexpr std::string_view kExpertsOfModel =
     "experts are the model's: give model.num_experts and experts_per_token";
 constexpr std::string_view kZero =
@@ -30,12 +28,6 @@ constexpr NotModelled kAll[] = {
     {"context_parallel", 2, kContextParallel},
     {"context_parallel_size", 2, kContextParallel},
     {"sequence_parallel_size", 2, kUlysses},
-    {"expert", 2, kExperts},
-    {"experts", 2, kExperts},
-    {"expert_parallel", 2, kExperts},
-    {"expert_parallel_size", 2, kExperts},
-    {"expert_model_parallel_size", 2, kExperts},
-    {"expert_tensor_parallel_size", 2, kExperts},
     {"num_experts", 1, kExpertsOfModel},
     {"num_local_experts", 1, kExpertsOfModel},
     {"moe", 1, kExpertsOfModel},

@@ -82,6 +82,7 @@ Understood understood_of(const Scenario& base, const std::vector<std::string>& k
   };
   if (!std::ranges::all_of(kept_keys, known)) return Understood::work;
   const std::pair<bool, Understood> features[] = {
+      {base.transformer && base.transformer->experts.has_value(), Understood::work},
       {base.profile.has_value(), Understood::cuts},          // layers differ
       {base.layer_profile.has_value(), Understood::layers},  // some is taken once per stage
   };
@@ -131,7 +132,9 @@ StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
                                                                      : Gathering::after_step,
       shape.sequence_parallel,
       shape.microbatch_size,
-      recompute};
+      recompute,
+      shape.expert,
+      problem_.base().mesh.expert > 0 ? shape.position_gpus() / shape.expert : 1};
   return tables_.try_emplace(key, problem_, key).first->second;
 }
 

@@ -36,13 +36,13 @@ constexpr TreatedKeys kTreated[] = {
      "optimizer_sync|reduction|context_exchange|expert_exchange|expert_overlap"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
-     "tensor_overlap|transfers_divided|split|distributed_optimizer|shard|microbatch_size|"
+     "tensor_overlap|transfers_divided|expert|split|distributed_optimizer|shard|microbatch_size|"
      "microbatches|"
      "recompute|"
      "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
     {"pipeline", Treatment::of_given_job,
      "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules|"
-     "offload|shard_group|reshard_after_forward|expert|expert_tensor"},
+     "offload|shard_group|reshard_after_forward|expert_tensor"},
 };
 
 constexpr std::int64_t kMostOps = 50'000'000;  ///< a scenario's usual most_ops
@@ -309,8 +309,9 @@ std::string PlanFamily::describe() const {
       shape.sharded == Sharded::none ? ""
                                      : fmt::format(" (ZeRO-{})", static_cast<int>(shape.sharded)),
       shape.tensor, shape.sequence_parallel ? " (sequence parallel)" : "",
-      shape.context > 1 ? fmt::format(" x context {}", shape.context) : "", shape.microbatch_size,
-      arrangement.rank_order, arrangement.placement);
+      (shape.context > 1 ? fmt::format(" x context {}", shape.context) : "") +
+          (shape.expert > 1 ? fmt::format(", expert {}", shape.expert) : ""),
+      shape.microbatch_size, arrangement.rank_order, arrangement.placement);
 }
 
 std::vector<Recomputation> recomputes_of(const Axes& axes) {
@@ -517,6 +518,8 @@ Settings Problem::settings(const Choice& choice) const {
   if (keys.layers) add_per_stage("recompute_layers", *keys.layers);
   add(shape.tensor > 1, "tensor", shape.tensor);
   add(shape.context > 1, "context", shape.context);
+  add(shape.expert > 1, "expert", shape.expert);
+  add(base().mesh.expert > 0 && shape.tensor > 1, "expert_tensor", 1);
   add(shape.sequence_parallel, "sequence_parallel", true);
   add(tensor_overlap_ && shape.sequence_parallel, "tensor_overlap", true);
   add(transfers_divided_ && shape.tensor > 1, "transfers_divided", true);
@@ -582,10 +585,35 @@ std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const 
       const std::pair here{sequence && problem.admits_sequence_parallel(tensor),
                            sharers > 1 ? shared : Sharded::none};
       const auto& model = problem.base().transformer;
-      if (model && model->experts && tensor > 1 && !here.first) continue;  // which need it
+      const bool experts = model && model->experts;
+      if (experts && tensor > 1 && !here.first) continue;  // which need it
+      if (experts && here.second > Sharded::optimizer) continue;
       if (std::ranges::find(out, here) == out.end()) out.push_back(here);
     }
   return out;
+}
+
+/// Returns among how many GPUs of a position experts may be divided: as the given job has it, as
+/// many as a node has, and as many as there are.
+std::vector<int> expert_degrees(const Problem& problem, int position_gpus) {
+  const auto& model = problem.base().transformer;
+  if (!model || !model->experts) return {1};
+  const auto divides = [&](int degree) {
+    return position_gpus % degree == 0 && model->experts->count % degree == 0;
+  };
+  const auto most = [&](int degree) {
+    while (!divides(degree)) --degree;
+    return degree;
+  };
+  const Cluster& cluster = problem.base().cluster;
+  std::vector<int> degrees;
+  if (problem.base().mesh.expert > 1 && divides(problem.base().mesh.expert))
+    degrees.push_back(problem.base().mesh.expert);
+  for (const int limit : {cluster.devices_per_node, position_gpus})
+    if (limit > 0) degrees.push_back(most(std::min(limit, position_gpus)));
+  std::ranges::sort(degrees);
+  degrees.erase(std::ranges::unique(degrees).begin(), degrees.end());
+  return degrees;
 }
 
 void for_each_mesh(const Problem& problem, const Axes& axes,
@@ -617,9 +645,12 @@ std::vector<Shape> shapes_of(const Problem& problem, const Axes& axes) {
     for (const std::int64_t b : axes.microbatch_sizes) {
       if (problem.batch() % (b * w) != 0) continue;
       for (const auto& [sequence, shared] : sharings_of(problem, axes, w * c, t, p)) {
-        const Shape shape{p, w, t, b, problem.batch() / (b * w), sequence, shared, c};
-        if (problem.cuts_sequences(shape) && ops_of(shape, p) <= problem.most_ops())
+        Shape shape{p, w, t, b, problem.batch() / (b * w), sequence, shared, c};
+        if (!problem.cuts_sequences(shape) || ops_of(shape, p) > problem.most_ops()) continue;
+        for (const int expert : expert_degrees(problem, shape.position_gpus())) {
+          shape.expert = expert;
           shapes.push_back(shape);
+        }
       }
     }
   });

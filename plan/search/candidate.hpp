@@ -28,7 +28,10 @@ struct Shape {
   bool sequence_parallel = false;   ///< requires several tensor ranks
   Sharded sharded = Sharded::none;  ///< requires several replicas
   int context = 1;                  ///< groups of GPUs that divide every sequence
+  int expert = 1;                   ///< GPUs of a position that divide the experts of a layer
 
+  /// Returns the GPUs of a position of the pipeline.
+  int position_gpus() const { return width * tensor * context; }
   int gpus() const { return depth * width * tensor * context; }
   /// Returns the number of GPUs that hold the same weights and all-reduce their gradients.
   int sharers() const { return width * context; }

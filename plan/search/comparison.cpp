@@ -83,6 +83,7 @@ ComparedPlanner ours(const SearchResult& result, bool versions) {
   if (family.chunks > 1) row.plan += fmt::format(" x {} chunks", family.chunks);
   if (shape.tensor > 1) row.plan += fmt::format(", tensor {}", shape.tensor);
   if (shape.context > 1) row.plan += fmt::format(", context {}", shape.context);
+  if (shape.expert > 1) row.plan += fmt::format(", expert {}", shape.expert);
   if (!best.from.empty()) row.plan += fmt::format(" (began with {}'s)", best.from);
   row.throughput_samples_per_s = best.throughput_samples_per_s;
   return row;

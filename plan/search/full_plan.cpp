@@ -201,6 +201,7 @@ Choice choice_of(const Scenario& s) {
   shape.width = s.mesh.most();
   shape.tensor = s.mesh.size(Axis::tensor);
   shape.context = s.mesh.size(Axis::context);
+  shape.expert = std::max(1, s.mesh.expert);
   shape.microbatch_size = s.microbatch_size;
   shape.microbatches = s.shape.microbatches_per_update;
   shape.sequence_parallel = s.sequence_parallel;

@@ -17,7 +17,7 @@ bool same_shape(const Choice& of_a, const Choice& of_b) {
          a.shape.tensor == b.shape.tensor && a.shape.context == b.shape.context &&
          a.shape.microbatch_size == b.shape.microbatch_size &&
          a.shape.sequence_parallel == b.shape.sequence_parallel &&
-         a.shape.sharded == b.shape.sharded;
+         a.shape.sharded == b.shape.sharded && a.shape.expert == b.shape.expert;
 }
 
 bool same_family(const Choice& a, const Choice& b) {

@@ -66,6 +66,7 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
           {"width", family.shape.width},
           {"tensor", family.shape.tensor},
           {"context", family.shape.context},
+          {"expert", family.shape.expert},
           {"sequence_parallel", family.shape.sequence_parallel},
           {"distributed_optimizer", family.shape.sharded != Sharded::none},
           {"shard", kShardedNames[static_cast<std::size_t>(family.shape.sharded)]},

@@ -9,7 +9,7 @@ constexpr const auto& names_of(Sharded) { return kShardedNames; }
 
 void each_field(Like<Shape> auto& s, auto&& visit) {
   VISIT_FIELDS(visit, s, depth, width, tensor, microbatch_size, microbatches, sequence_parallel,
-               sharded, context);
+               sharded, context, expert);
 }
 
 void each_field(Like<Arrangement> auto& a, auto&& visit) {

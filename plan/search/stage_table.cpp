@@ -157,14 +157,16 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                       .context_exchange = base.context_exchange,
                       .sharding = sharding(),
                       .muon = base.muon,
-                      .stack = stack_});
+                      .stack = stack_,
+                      .expert = {key_.expert, 1}});
 }
 
 Sharding StageTable::sharding() const {
   return {.what = key_.shards > 1 ? key_.sharded : Sharded::none,
           .group = key_.shards,
           .sharers = key_.shards,
-          .gathering = key_.gathering};
+          .gathering = key_.gathering,
+          .expert_sharers = key_.expert_sharers};
 }
 
 StagePart StageTable::part_of(const StageCosts& c) const {
@@ -194,7 +196,8 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   const double exposed = !shared.sharded() || shared.gathers_in_reduction() ? 1
                          : shared.reduces_each_backward()                   ? 0
                                                                             : 0.5;
-  part.reduced_bytes = exposed * static_cast<double>(c.reduced_bytes);
+  // Gradients of experts are reduced among fewer.
+  part.reduced_bytes = exposed * static_cast<double>(c.reduced_bytes - c.expert_reduced_bytes);
   part.static_bytes = static_cast<double>(c.weight_bytes + c.gradient_bytes + c.optimizer_bytes);
   part.output_bytes = static_cast<double>(c.output_bytes);
   return part;

@@ -47,6 +47,8 @@ class StageTable {
     bool sequence_parallel = false;
     std::int64_t microbatch_size = 1;
     Recomputation recompute = Recompute::none;
+    int expert = 1;          ///< GPUs that divide the experts of a layer
+    int expert_sharers = 1;  ///< GPUs that have the same experts
 
     auto operator<=>(const Key&) const = default;
   };

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Experts that the GPUs of a position divide, as a user asks for it: what each GPU holds, reduces
+// and exchanges, what computing hides of it, and what is refused.
+#include "base/error.hpp"
+#include "program/op_costs.hpp"
+#include "results/simulation.hpp"
+#include "sim/communication.hpp"
+#include "sim/engine.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace penstock::experts_test {
+namespace {
+
+constexpr double kLayers = 4, kTokens = 1024, kHidden = 1024, kWidth = 2048, kExperts = 16;
+constexpr double kOfExperts = kLayers * kExperts * 3 * kHidden * kWidth;  // parameters
+
+/// A llama of 4 layers with 16 experts, of which a token visits 4, on GPUs with ports of their own.
+Scenario scenario(const std::string& pipeline, const std::string& schedule = "1f1b",
+                  const std::string& cluster = "devices_per_node: 16") {
+  return parse_scenario(
+      fmt::format(
+          "model: {{family: llama, num_layers: 4, hidden_size: 1024, num_attention_heads: "
+          "16, ffn_hidden_size: 4096, vocab_size: 32000, seq_length: 1024, "
+          "flash_attention: true, num_experts: 16, experts_per_token: 4, "
+          "expert_ffn_hidden_size: 2048}}\nstack: none\n"
+          "cluster: {{device: A100-80, {}, intra: {{bandwidth: 100 GB/s, latency: 2 us, "
+          "attachment: switch}}, "
+          "inter: {{bandwidth: 25 GB/s, latency: 5 us{}}}}}\nschedule: {}\npipeline: {{{}}}\n",
+          cluster, cluster.find("nodes") != std::string::npos ? ", nics: 8" : "", schedule,
+          pipeline),
+      "test.yaml");
+}
+
+std::string refusal(const std::string& pipeline, const std::string& schedule = "1f1b") {
+  try {
+    scenario(pipeline, schedule);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+double makespan_s(const Scenario& s, EngineChoice engine = EngineChoice::automatic) {
+  return simulate(s, engine).timeline->makespan_s;
+}
+Communication of_experts(const Scenario& s) {
+  const Simulation done = simulate(s, EngineChoice::automatic);
+  return communication(done.input(), *done.timeline).inner[static_cast<std::size_t>(Axis::expert)];
+}
+
+TEST(Experts, AreDividedAndWhatIsBesideThemIsNot) {
+  const StageCosts whole = scenario("stages: 1, width: 8, microbatches: 2").costs[0];
+  for (const int degree : {2, 4, 8}) {
+    const StageCosts c =
+        scenario(fmt::format("stages: 1, width: 8, microbatches: 2, expert: {}", degree)).costs[0];
+    const double gone = kOfExperts * (1 - 1.0 / degree);
+    EXPECT_NEAR(static_cast<double>(whole.weight_bytes - c.weight_bytes), 2 * gone, 1) << degree;
+    EXPECT_NEAR(static_cast<double>(whole.gradient_bytes - c.gradient_bytes), 4 * gone, 1);
+    EXPECT_NEAR(static_cast<double>(whole.optimizer_bytes - c.optimizer_bytes), 12 * gone, 1);
+    EXPECT_EQ(c.activation_bytes, whole.activation_bytes);
+    EXPECT_DOUBLE_EQ(c[OpKind::forward].flops, whole[OpKind::forward].flops);
+  }
+}
+
+TEST(Experts, StatesAreDividedAmongThoseWhoHaveTheSame) {
+  const std::string job = "stages: 1, width: 8, microbatches: 2, expert: 4, ";
+  const StageCosts all = scenario(job + "distributed_optimizer: false").costs[0];
+  const StageCosts shared = scenario(job + "distributed_optimizer: true").costs[0];
+  const double of_experts = kOfExperts / 4, n = static_cast<double>(all.optimizer_bytes) / 12;
+  EXPECT_NEAR(static_cast<double>(shared.optimizer_bytes),
+              12 * ((n - of_experts) / 8 + of_experts / 2), 1);
+}
+
+/// Two rings: one of 8 GPUs with everything but experts, one of the two that have the same experts.
+TEST(Experts, GradientsAreReducedByThoseWhoHaveTheSame) {
+  const Scenario s = scenario(
+      "stages: 1, width: 8, microbatches: 2, expert: 4, reduction: {overlap: none, algorithm: "
+      "ring}");
+  const auto all = static_cast<double>(s.costs[0].reduced_bytes);
+  const auto experts = static_cast<double>(s.costs[0].expert_reduced_bytes);
+  EXPECT_NEAR(experts, 4 * kOfExperts / 4, 1);
+  const auto ring_s = [](double bytes, double members) {
+    return 2 * (members - 1) / members * bytes / 100e9 + 2 * (members - 1) * 2e-6;
+  };
+  EXPECT_NEAR(s.costs[0].reduce_grad_s, ring_s(all - experts, 8) + ring_s(experts, 2), 1e-9);
+}
+
+TEST(Experts, TensorRanksWithTheSameOnesReduceThem) {
+  const Scenario s = scenario(
+      "stages: 1, tensor: 4, sequence_parallel: true, expert: 2, expert_tensor: 1, microbatches: "
+      "2");
+  EXPECT_EQ(s.mesh.sharers(), 1);
+  EXPECT_EQ(s.mesh.expert_sharers(0), 2);
+  EXPECT_GT(s.costs[0].reduce_grad_s, 0);
+  EXPECT_GT(s.costs[0].expert_reduced_bytes, 0);
+}
+
+/// An all-to-all of n GPUs, each of which has `bytes` for all, over ports.
+TEST(Experts, TokensGoThereAndBackInEveryLayer) {
+  for (const int degree : {2, 8}) {
+    const Scenario s =
+        scenario(fmt::format("stages: 1, width: 8, microbatches: 1, expert: {}", degree));
+    const double bytes = kTokens * 4 * kHidden * 2, moved = bytes * (degree - 1) / degree;
+    const Communication c = of_experts(s);
+    EXPECT_NEAR(c.bytes, 8 * 4 * kLayers * moved, 1) << "four times in F and B, on 8 GPUs";
+    EXPECT_NEAR(c.exposed_s, 8 * 4 * kLayers * (moved / 100e9 + 2e-6), 1e-9);
+  }
+}
+
+TEST(Experts, OfTensorRanksHaveTheTokensOfTheirOwn) {
+  const auto bytes = [](const std::string& more) {
+    return scenario("stages: 1, tensor: 4, sequence_parallel: true, microbatches: 1, " + more)
+        .costs[0][OpKind::forward]
+        .recipe.bytes(Axis::expert, Collective::all_to_all);
+  };
+  const double of_rank = kTokens / 4 * 4 * kHidden * 2;
+  EXPECT_EQ(static_cast<double>(bytes("expert: 4, expert_tensor: 1")), 2 * kLayers * of_rank);
+  EXPECT_EQ(bytes("expert: 1, expert_tensor: 4"), 0);
+}
+
+TEST(Experts, RecomputedLayersExchangeOnceMore) {
+  const auto backward = [](const std::string& more) {
+    return scenario("stages: 1, width: 4, expert: 4, microbatches: 1" + more)
+        .costs[0][OpKind::backward]
+        .recipe.bytes(Axis::expert, Collective::all_to_all);
+  };
+  EXPECT_EQ(backward(", recompute: full"), 2 * backward(""));
+  EXPECT_EQ(backward(", recompute: selective, recompute_modules: [moe]"), 2 * backward(""));
+  EXPECT_EQ(backward(", recompute: selective"), backward(""));
+}
+
+/// 16 GPUs on two nodes: half of the copies cross the network, or one for each token of which an
+/// expert is there, which are 1 - (1/2)^4 of all.
+TEST(Experts, TokensCrossTheNetworkOnceWhereTheyAreSentOn) {
+  const auto exposed_s = [](const std::string& exchange) {
+    return of_experts(scenario("stages: 1, width: 16, microbatches: 1, expert: 16, "
+                               "expert_exchange: " +
+                                   exchange,
+                               "1f1b", "devices_per_node: 8, nodes: 2"))
+        .exposed_s;
+  };
+  const double bytes = kTokens * 4 * kHidden * 2, calls = 16 * 4 * kLayers;
+  EXPECT_NEAR(exposed_s("all-to-all"), calls * (bytes / 2 / 25e9 + 5e-6), 1e-6);
+  const double once = bytes * (1 - std::pow(0.5, 4)) / 4;
+  EXPECT_NEAR(exposed_s("once-per-node"), calls * (once / 25e9 + 5e-6), 1e-6);
+}
+
+TEST(Experts, PassesThatRunTogetherHideExchanges) {
+  const std::string job = "stages: 1, width: 8, microbatches: 16, expert: 8";
+  const Scenario apart = scenario(job), together = scenario(job + ", expert_overlap: true");
+  EXPECT_LT(makespan_s(together), makespan_s(apart));
+  const double apart_s = of_experts(apart).exposed_s, left_s = of_experts(together).exposed_s;
+  EXPECT_LT(left_s, 0.3 * apart_s) << "the first F and the last B are alone";
+  const std::string chunked = "stages: 2, chunks: 2, width: 4, microbatches: 16, expert: 4";
+  EXPECT_LT(makespan_s(scenario(chunked + ", expert_overlap: true", "interleaved-1f1b")),
+            makespan_s(scenario(chunked, "interleaved-1f1b")));
+}
+
+TEST(Experts, TakeAsLongInEveryEngine) {
+  for (const char* job :
+       {"stages: 1, width: 8, microbatches: 4, expert: 8, expert_overlap: true",
+        "stages: 2, chunks: 2, width: 4, microbatches: 8, expert: 4, expert_overlap: true",
+        "stages: 2, tensor: 2, sequence_parallel: true, width: 4, microbatches: 4, expert: 8, "
+        "expert_tensor: 1",
+        "stages: 4, width: 2, microbatches: 8, expert: 2"}) {
+    const std::string text = job;
+    const char* schedule = text.find("chunks") != std::string::npos      ? "interleaved-1f1b"
+                           : text.find("stages: 4") != std::string::npos ? "dualpipe"
+                                                                         : "1f1b";
+    for (const char* cluster : {"devices_per_node: 16", "devices_per_node: 8, nodes: 2"}) {
+      const Scenario s = scenario(job, schedule, cluster);
+      const double simgrid_s = makespan_s(s, EngineChoice::simgrid);
+      EXPECT_NEAR(makespan_s(s, EngineChoice::fluid), simgrid_s, 1e-9 * simgrid_s) << job;
+      EXPECT_NEAR(makespan_s(s), simgrid_s, 1e-9 * simgrid_s) << job;
+    }
+  }
+}
+
+TEST(Experts, AreRefusedWhereTheyCannotBeDividedSo) {
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(has(refusal("stages: 1, width: 9, expert: 3"), "16 experts cannot be divided"));
+  EXPECT_TRUE(has(refusal("stages: 1, width: 6, expert: 4"), "do not divide the 6 GPUs"));
+  EXPECT_TRUE(has(refusal("stages: 1, tensor: 2, expert: 2"), "sequence_parallel"));
+  EXPECT_TRUE(has(refusal("stages: 1, tensor: 4, sequence_parallel: true, expert: 2, "
+                          "expert_tensor: 2"),
+                  "use 1 or 4"));
+  EXPECT_TRUE(has(refusal("stages: 1, width: 4, expert: 2, shard: weights"), "shard: optimizer"));
+  EXPECT_TRUE(has(refusal("stages: 2, width: 2, expert: 2, microbatches: 4, expert_overlap: true"),
+                  "interleaved-1f1b"));
+  EXPECT_EQ(refusal("stages: 1, width: 8, expert: 4"), "");
+}
+
+}  // namespace
+}  // namespace penstock::experts_test
