@@ -224,6 +224,7 @@ std::string plans_table(const FullPlan& full, std::size_t width) {
                                    {"w", "replicas (data parallel)"},
                                    {"t", "GPUs of a stage (tensor parallel)"},
                                    {"c", "GPUs that share sequences (context parallel)"},
+                                   {"e", "GPUs that divide the experts of a layer"},
                                    {"b", "samples of a microbatch"},
                                    {"m", "microbatches per update"},
                                    {"memory", memory_legend(full.problem.base())},

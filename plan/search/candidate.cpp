@@ -593,8 +593,8 @@ std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const 
   return out;
 }
 
-/// Returns among how many GPUs of a position experts may be divided: as the given job has it, as
-/// many as a node has, and as many as there are.
+/// Returns among how many GPUs of a position experts may be divided: as many as a node has, and as
+/// many as there are.
 std::vector<int> expert_degrees(const Problem& problem, int position_gpus) {
   const auto& model = problem.base().transformer;
   if (!model || !model->experts) return {1};
@@ -607,8 +607,6 @@ std::vector<int> expert_degrees(const Problem& problem, int position_gpus) {
   };
   const Cluster& cluster = problem.base().cluster;
   std::vector<int> degrees;
-  if (problem.base().mesh.expert > 1 && divides(problem.base().mesh.expert))
-    degrees.push_back(problem.base().mesh.expert);
   for (const int limit : {cluster.devices_per_node, position_gpus})
     if (limit > 0) degrees.push_back(most(std::min(limit, position_gpus)));
   std::ranges::sort(degrees);

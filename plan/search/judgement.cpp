@@ -28,11 +28,12 @@ Scenario one_replica(Scenario scenario, bool plain) {
   return scenario;
 }
 
-/// Replicas that are copies of each other.
+/// Replicas that are copies of each other and exchange nothing within ops.
 bool has_copies(const Scenario& s) {
   return s.mesh.replicated() && s.mesh.width.alike() && !s.mesh.divided &&
-         s.mesh.replica_sharers() == 1 && s.cluster.groups.empty() && s.schedule->flushes() &&
-         !s.schedule->whole_model && s.schedule->layout != Layout::mirrored;
+         s.mesh.replica_sharers() == 1 && s.mesh.expert < 2 && s.cluster.groups.empty() &&
+         s.schedule->flushes() && !s.schedule->whole_model &&
+         s.schedule->layout != Layout::mirrored;
 }
 
 double peak_bytes(const Simulation& s, int device) {

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <numeric>
 #include <random>
+#include <set>
 
 namespace penstock::published_test {
 namespace {
@@ -290,6 +291,23 @@ TEST(Problem, KeepsContextOrSearchesItOfLongSequences) {
     EXPECT_EQ(shape.context, 4);
     EXPECT_LE(shape.gpus(), 8);
   }
+}
+
+/// Plans divide experts among the GPUs of a node or among all of a position.
+TEST(Search, DividesExpertsAmongTheGpusOfAPosition) {
+  const Problem problem(
+      "model: {family: llama, num_layers: 4, hidden_size: 1024, num_attention_heads: 16, "
+      "ffn_hidden_size: 4096, vocab_size: 32000, seq_length: 1024, flash_attention: true, "
+      "num_experts: 64, experts_per_token: 4, expert_ffn_hidden_size: 4096}\n"
+      "cluster: {device: A100-80, devices_per_node: 8, nodes: 2, inter: 25 GB/s}\nschedule: 1f1b\n"
+      "pipeline: {stages: 1, width: 16, expert: 4}\n",
+      "experts", 32);
+  std::set<int> degrees;
+  for (const Shape& shape : shapes_of(problem, problem.axes(false))) {
+    EXPECT_EQ(shape.position_gpus() % shape.expert, 0);
+    if (shape.position_gpus() == 16) degrees.insert(shape.expert);
+  }
+  EXPECT_EQ(degrees, (std::set{8, 16}));
 }
 
 TEST(Problem, RefusesWhatPlansCanNeitherChooseNorKeep) {
