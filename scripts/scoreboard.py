@@ -26,7 +26,8 @@ PEAKS = {"h100": 989.4e12, "a100-80": 312e12, "v100-32": 125e12, "v100-16": 125e
 LINKS = {"h100": (450e9, 50e9), "a100-80": (300e9, 25e9), "v100-32": (50e9, 12.5e9), "v100-16": (50e9, 12.5e9),
          "b200": (900e9, 50e9), "gb200": (900e9, 50e9), "b300": (900e9, 100e9), "gb300": (900e9, 100e9), "mi355x": (537.6e9, 50e9), "h200": (450e9, 50e9), "a100-40": (300e9, 12.5e9), "gh200": (150e9, 25e9)}
 NODE = 8   # GPUs
-FREE = "matrix_efficiency,attention_efficiency,forward_traffic,link_efficiency,iteration_overhead"
+FREE = "matrix_efficiency,forward_traffic,iteration_overhead"
+TOO_SLOW = "not fitted: hundreds of predictions of these rows take too long"
 FOLDS = 10
 
 
@@ -45,7 +46,7 @@ def deep(row):
 # Title, file under SHARED (or the project's own), form, what was known to the model, classes, files of classes by id, rows left out and why.
 # For the table of three columns: `kernels`, why measured kernels alone say nothing of it; `others`, the stack that was fitted on other
 # sets (of the program that is most alike, not the one that errs least) and on which, or why there is none; `fitted`, what the
-# board's own prediction had seen of these rows, or `fit`, a stack and its numbers that are fitted on the others of ten folds, or why not;
+# board's own prediction had seen of these rows, or `fit`, a stack and its numbers that are fitted on the others of five folds, or why not;
 # `by_class`: its classes have lines of their own there; `graphs`: all runs launch kernels as CUDA graphs.
 SETS = [
     {"title": "nanotron, H100 (Ultra-Scale Playbook), class C", "file": "data/field/nanotron_A.csv", "form": "runs",
@@ -68,7 +69,7 @@ SETS = [
                  ("other heads", lambda row: int(row["hidden"]) // int(row["heads"]) % 8 != 0)]},
     {"title": "bigscience, V100", "file": "data/field/bigscience_A.csv", "form": "runs",
      "kernels": "no kernels of V100 were measured", "others": ("megatron-deepspeed", "bigscience, A100"),
-     "fit": ("megatron-deepspeed", "matrix_efficiency,link_efficiency,node_latency,iteration_overhead"),
+     "fit": TOO_SLOW,
      "known": "the stack fitted on A100; nothing of V100", "only": column("gpu", "v100-32", "v100-16"), "left_out": "",
      "classes": []},
     {"title": "SimuMax, dense Llama-3 layers on 8 B200", "file": "data/field/simumax_b200.csv", "form": "runs",
@@ -86,7 +87,7 @@ SETS = [
      "folds": ["megatron-2022", "matrix_efficiency,attention_efficiency"]},
     {"title": "Zero Bubble, 1.5 to 28.3 billion parameters on A100", "own": "tests/published/zero_bubble.csv", "form": "runs",
      "known": "no stack; 3 points of the A100's curve are of this paper's layers", "in_curve": "3 of its points",
-     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE),
+     "others": ("megatron", "SimuMax"), "fit": TOO_SLOW,
      "left_out": "interleaved 1F1B, of a number of chunks that is not said",
      "classes": [("1F1B", column("schedule", "1f1b")), ("ZB-1p", column("schedule", "zb-1p")),
                  ("ZB-2p", column("schedule", "zb-2p"))]},
@@ -104,14 +105,14 @@ SETS = [
      "left_out": "", "classes": [("sequences of 8,192", column("seq", "8192")), ("of 131,072", column("seq", "131072"))]},
     {"title": "NVIDIA's recipes, bf16 and fp8, 8 to 2,304 H100 and GB200", "file": "data/field/dgxc_A.csv", "form": "runs",
      "known": "nothing: no stack, the H100's curve of smaller models, fp8's share of its peak by measured products; GB200's is assumed", "left_out": "",
-     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE), "by_class": True,
+     "others": ("megatron", "SimuMax"), "fit": TOO_SLOW, "by_class": True,
      "classes": [("bf16, H100", lambda row: row["precision"] != "fp8" and row["gpu"] == "h100"),
                  ("fp8, H100", lambda row: row["precision"] == "fp8" and row["gpu"] == "h100"),
                  ("bf16, GB200", lambda row: row["precision"] != "fp8" and row["gpu"] == "gb200"),
                  ("fp8, GB200", lambda row: row["precision"] == "fp8" and row["gpu"] == "gb200")]},
     {"title": "MLPerf Training 4.0 to 5.1, fp8 and nvfp4", "file": "data/field/mlperf_A.csv", "form": "runs",
      "known": "the same; curves of B200, GB200, GB300 and MI355X are assumed", "left_out": "",
-     "others": ("megatron", "SimuMax"), "fit": ("megatron", FREE), "by_class": True,
+     "others": ("megatron", "SimuMax"), "fit": TOO_SLOW, "by_class": True,
      "classes": [("Llama 3.1 405B and GPT-3, up to 11,616 GPUs", lambda row: row["model"] != "Llama-3.1-8B"),
                  ("Llama 3.1 8B, fp8", lambda row: row["model"] == "Llama-3.1-8B" and row["precision"] == "fp8"),
                  ("Llama 3.1 8B, nvfp4", lambda row: row["model"] == "Llama-3.1-8B" and row["precision"] == "nvfp4")]},
@@ -133,10 +134,16 @@ SETS = [
                  ("states over all", lambda row: row["shard_group"] == row["dp"])]},
     {"title": "llm-foundry, MPT 125M to 70B under FSDP on 8 to 512 A100 and H100", "file": "data/field/foundry_A.csv", "form": "runs",
      "known": "the curves of A100 and H100 are of these runs, their exchanges and sequences beyond 2,048 are not",
-     "in_curve": "its points", "others": ("torchtitan", "one row of torchtitan, the rest nanotron"), "fit": ("torchtitan", FREE),
+     "in_curve": "its points", "others": ("torchtitan", "one row of torchtitan, the rest nanotron"), "fit": TOO_SLOW,
      "only": column("precision", "mixed-bf16"), "left_out": "rows in fp8",
      "classes": [("sequences to 2,048", lambda row: int(row["seq"]) <= 2048), ("longer", lambda row: int(row["seq"]) > 2048),
                  ("over nodes", lambda row: int(row["gpus"]) > 8)]},
+    {"title": "VocabularyParallelism, GPT 4B on 8 A100, from op times", "file": "data/field/vocab_parallel_A.csv", "form": "op-times",
+     "known": "each device's F and B, measured in another run of the schedule", "left_out": "", "classes": []},
+    {"title": "VocabularyParallelism, GPT 4B on 8 A100, from shapes", "file": "data/field/vocab_parallel_A.csv", "form": "runs",
+     "known": "nothing: no stack, and the A100's curve", "only": column("schedule", "1f1b"),
+     "left_out": "vocabulary layers divided among all stages, of which there is no schedule", "classes": [],
+     "others": ("megatron", "SimuMax"), "fit": "8 rows are too few"},
     {"title": "torchtitan, Llama 3.1 8B on H100", "own": "tests/published/torchtitan.csv", "form": "runs",
      "known": "1 number of the stack, fitted on the first row compiled", "others": ("nanotron", "nanotron"),
      "fitted": "on one row",
@@ -308,8 +315,8 @@ GROWTH = [
 GROWTH_AIM = 5  # % of the measured ratio
 
 LEFT_OUT = [
-    "* Megatron-LM's golden values (467 rows): models of a few layers, whose times measure launches, and memory of the last rank "
-    "under flags that no scenario says; no converter was written.",
+    "* Megatron-LM's golden values (467 rows): models of a few layers, whose times measure launches, and memory of the last rank; their "
+    "table says neither the vocabulary nor the optimizer's flags, and `validate` lists each row with that reason.",
     "* DeepSeek-V3 (step by part, memory by part, DualPipe's trace, bandwidth of DeepEP): expert parallelism, which is not predicted.",
     "* Sailor's other models and clusters, and the other half of every set: kept elsewhere, for a check from outside.",
 ]
@@ -317,8 +324,8 @@ LEFT_OUT = [
 THREE = """Error of the time, mean / median. *Measured kernels*: the stack `megatron-kernels`, of which nothing was fitted on training runs;
 it is Megatron-LM with fused kernels, so too fast for software that is not. *The device's curve*: `stack: none`; a curve of whole layers was
 read from published training runs, where of these is said in brackets. *Fitted on other sets*: the stack of the program that is most
-alike, not the one that errs least. *Fitted on half A*: what is in brackets says whether the rows were among those; ten folds fit
-five numbers of a stack on nine tenths and predict the tenth."""
+alike, not the one that errs least. *Fitted on half A*: what is in brackets says whether the rows were among those; five folds fit
+three numbers of `megatron` on four fifths and predict the fifth; ten folds as said above."""
 
 # What others state of their own predictions, and of which rows.
 OTHERS = """| tool | rows | error of time | error of memory |
@@ -327,7 +334,7 @@ OTHERS = """| tool | rows | error of time | error of memory |
 | Calculon | Selene's 8 points | 3.7 % mean, 8.9 % largest | 2.1 % mean (activations) |
 | Calculon, run on vTrain's rows | one node / many | 38.9 % / 11.1 % mean | – |
 | Sailor (SOSP'25) | its own, GH200 | 8.9 to 9.4 % mean | 5.9 to 7.4 % mean |
-| SimuMax, nothing fitted on rows | its own on 8 B200, whose kernels it measured: dense / context / experts | 4.75 / 6.99 / 6.57 % mean | 0.5 % mean, 1.4 % largest |
+| SimuMax, nothing fitted on rows (side by side with ours of measured kernels and fitted, above) | its own on 8 B200, whose kernels it measured: dense / context / experts | 4.75 / 6.99 / 6.57 % mean | 0.5 % mean, 1.4 % largest |
 | llm-cluster-simulator | its own | +2.3 % (a layout in its stead) to +32 % on mixtures of experts it is calibrated for; +108 to +224 % are its control rows, bound by their framework | – |
 | Charon | its own | below 5.35 % (no code is public) | – |
 | PrismLLM | its own | 0.58 % (it emulates the job on GPUs) | – |
@@ -578,8 +585,9 @@ class Board:
         self.add_lines(title, one["known"], rows)
         self.add_lines("depth > 1", "", [row for row in rows if row["depth"] > 1], of=title)
         self.plots[title] = rows
-        self.add_three(one, path, rows)
-        if one["form"] in ("sailor", "simumax"):
+        if "others" in one:
+            self.add_three(one, path, rows)
+        if one["form"] in ("sailor", "simumax", "op-times"):
             return  # no table of shapes for the baselines
         shapes = vtrain_rows(path) if one["form"] == "vtrain" else rows_of(path)
         neutral = validated(path, one["form"], *stack_option(NEUTRAL, one))["rows"]
@@ -639,7 +647,7 @@ class Board:
         if "fitted" in one:
             columns[3], marks[3] = predicted, f" ({one['fitted']})"
         elif not isinstance(one["fit"], str):
-            columns[3], marks[3] = in_folds(table, *one["fit"], "--folds", str(FOLDS)), " (ten folds)"
+            columns[3], marks[3] = in_folds(table, *one["fit"], "--folds", "5"), " (five folds)"
         self.three.append(three_line(one["title"], columns, marks, lambda row: True))
         by_id = {row["id"]: row for row in shapes}
         for name, chosen in one["classes"] if one.get("by_class") else ():
@@ -716,7 +724,7 @@ class Board:
             "## Kernels", "", "Each as its device's file says, which was fitted on these rows ([how](validation.md#measured-kernels));",
             "`unseen` is the mean error on a quarter of the shapes of a fit on the others.", "",
             "| kernels | rows | unseen | mean | median | p90 | largest | bias |", "|---|--:|--:|--:|--:|--:|--:|--:|", *self.kernels, "",
-            "## Nothing fitted, fitted elsewhere, fitted here", "", THREE,
+            "## Nothing fitted, fitted elsewhere, fitted here", "", THREE, "",
             "| data | rows | nothing fitted: measured kernels | the device's curve | fitted on other sets | fitted on half A |",
             "|---|--:|--:|--:|--:|--:|", *self.three, "",
             "## What was aimed at", "", "| rows | aim | here | | why, and what would decide it |", "|---|---|---|---|---|",
