@@ -566,7 +566,11 @@ class Import : public ImportNotes {
     std::int64_t stages = number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
     if (has("no-pipeline-parallel", "pipeline.stages: 1")) stages = 1;
     const std::int64_t context = number("context-parallel-size", "pipeline.context").value_or(1);
-    const std::string ring = word("cp-comm-type", "");
+    // One for all layers, or one for each.
+    const std::vector<std::string> rings = words("cp-comm-type", "");
+    const bool alike =
+        std::ranges::adjacent_find(rings, std::ranges::not_equal_to{}) == rings.end();
+    const std::string ring = alike && !rings.empty() ? rings.front() : "";
     const bool known = ring == "all_gather" || ring == "a2a";
     unless_one("cp-comm-type", context == 1 || ring == "p2p" || known ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);

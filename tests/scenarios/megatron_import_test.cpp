@@ -241,6 +241,17 @@ TEST(MegatronFlags, AFlagAtItsNeutralValueIsNoNews) {
   }
 }
 
+TEST(MegatronFlags, ContextRanksExchangeInOneWayInAllLayers) {
+  const std::string context = "--context-parallel-size 2 --cp-comm-type ";
+  EXPECT_NE(imported(context + "a2a a2a a2a a2a").find("context_exchange: all-to-all"),
+            std::string::npos);
+  const std::string unlike = imported(context + "all_gather all_gather p2p p2p");
+  EXPECT_EQ(unlike.find("context_exchange"), std::string::npos) << unlike;
+  for (const char* each : {"all_gather all_gather p2p p2p", "p2p a2a p2p a2a"})
+    EXPECT_EQ(job_of(context + each).name, "x.sh, without --cp-comm-type") << each;
+  EXPECT_EQ(job_of(context + "p2p p2p").name, "x.sh");
+}
+
 TEST(MegatronFlags, SelectiveRecomputationIsOfTheModulesThatAreNamed) {
   const auto parts = [](const std::string& modules) {
     const std::string flags = "--recompute-granularity selective" + modules;
