@@ -540,11 +540,9 @@ class Import : public ImportNotes {
   }
 
   /// Returns how GPUs divide experts and exchange tokens. `overlaps`: passes can run together.
-  std::string divided_experts(bool overlaps) {
+  std::string divided_experts(std::int64_t expert, bool overlaps) {
     std::string out;
-    if (const auto degree =
-            number({"expert-model-parallel-size", "moe-expert-parallel-size"}, "pipeline.expert"))
-      out += fmt::format("  expert: {}\n", *degree);
+    if (expert > 1) out += fmt::format("  expert: {}\n", expert);
     if (const auto degree = number("expert-tensor-parallel-size", "pipeline.expert_tensor"))
       out += fmt::format("  expert_tensor: {}\n", *degree);
     const bool deep = has("moe-enable-deepep", "pipeline.expert_exchange: once-per-node");
@@ -575,9 +573,15 @@ class Import : public ImportNotes {
     unless_one("cp-comm-type", context == 1 || ring == "p2p" || known ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
+    const std::int64_t expert =
+        number({"expert-model-parallel-size", "moe-expert-parallel-size"},
+               shape_.experts ? "pipeline.expert" : "nothing, without experts")
+            .value_or(1);
+    const std::int64_t position = product_of({tensor, context}, "GPUs");
+    const std::int64_t least = shape_.experts ? std::max<std::int64_t>(1, expert / position) : 1;
     const std::optional<std::int64_t> told_width =
-        width_of(product_of({tensor, context, stages}, "GPUs"));
-    const std::int64_t width = told_width.value_or(1);
+        width_of(product_of({position, stages}, "GPUs"), least);
+    const std::int64_t width = told_width.value_or(least);
     const std::int64_t sharers = width * context;
     const bool said_sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
@@ -620,7 +624,7 @@ class Import : public ImportNotes {
                                                       : "nothing, without sequence parallelism") &&
         sequence && tensor > 1)
       out += "  tensor_overlap: true\n";
-    if (shape_.experts) out += divided_experts(interleaved || stages == 1);
+    if (shape_.experts) out += divided_experts(expert, interleaved || stages == 1);
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
       out += "  transfers_divided: true\n";
     if (zero == 1) out += "  distributed_optimizer: true\n";
@@ -685,7 +689,7 @@ class Import : public ImportNotes {
   }
 
   /// None where nothing says how many GPUs there are.
-  std::optional<std::int64_t> width_of(std::int64_t model_gpus) {
+  std::optional<std::int64_t> width_of(std::int64_t model_gpus, std::int64_t least) {
     const auto nodes = number({"nnodes", "num-nodes", "nodes"}, "cluster.nodes");
     const auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
                              "cluster.devices_per_node");
@@ -695,8 +699,10 @@ class Import : public ImportNotes {
     if (!counted && cluster_.gpus()) not_asked({"nnodes", "num-nodes", "nodes", "world-size"});
     if (!counted && !each && !cluster_.gpus()) {
       assume(
-          "pipeline.width: 1 (no --nnodes, --nproc-per-node or --world-size, and no --cluster with "
-          "nodes: it is the number of GPUs / (stages x tensor x context))");
+          fmt::format("pipeline.width: {} (no --nnodes, --nproc-per-node or --world-size, and no "
+                      "--cluster with "
+                      "nodes: it is the number of GPUs / (stages x tensor x context))",
+                      least));
       return std::nullopt;
     }
     const std::int64_t gpus = world     ? *world

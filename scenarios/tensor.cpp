@@ -259,7 +259,9 @@ void check_experts(const Specification& spec, const Parallelism& job) {
         fmt::format("the replicas of '{}' wait for no other, so they cannot "
                     "exchange tokens",
                     job.schedule->name));
-  if (job.sharding.what > Sharded::optimizer || job.sharding.hybrid())
+  // Experts that everybody has are divided as all else is.
+  const bool alike = job.mesh.expert_sharers(0) == job.mesh.sharers();
+  if (!alike && (job.sharding.what > Sharded::optimizer || job.sharding.hybrid()))
     keys.section.refuse(keys.shard.there ? "shard" : "distributed_optimizer",
                         "with experts, the optimizer's states can be divided, among all who have "
                         "them (shard: optimizer); nothing else yet");

@@ -32,8 +32,7 @@ constexpr TreatedKeys kTreated[] = {
      "name|model|cluster|stack|transfers|training|samples_per_epoch|most_ops"},
     {"scenario", Treatment::chosen, "schedule|batches|pipeline"},
     {"scenario", Treatment::refused, "perturbations"},
-    {"pipeline", Treatment::kept,
-     "optimizer_sync|reduction|context_exchange|expert_exchange|expert_overlap"},
+    {"pipeline", Treatment::kept, "optimizer_sync|reduction|context_exchange|expert_exchange"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
      "tensor_overlap|transfers_divided|expert|split|distributed_optimizer|shard|microbatch_size|"
@@ -42,7 +41,7 @@ constexpr TreatedKeys kTreated[] = {
      "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
     {"pipeline", Treatment::of_given_job,
      "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules|"
-     "offload|shard_group|reshard_after_forward|expert_tensor"},
+     "offload|shard_group|reshard_after_forward|expert_tensor|expert_overlap"},
 };
 
 constexpr std::int64_t kMostOps = 50'000'000;  ///< a scenario's usual most_ops

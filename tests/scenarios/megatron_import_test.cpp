@@ -287,7 +287,7 @@ TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
     const char *flags, *more, *less;
   } kCases[] = {
       {"--num-experts 8", "", ""},
-      {"--num-experts 8 --expert-model-parallel-size 8", "", "expert parallelism"},
+      {"--num-experts 8 --expert-model-parallel-size 8", "", ""},
       {"--multi-latent-attention --kv-lora-rank 512", "", ""},
       {"--mtp-num-layers 1", "", ""},
       {"--use-torch-fsdp2", "", ""},

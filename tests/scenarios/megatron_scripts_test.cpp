@@ -74,8 +74,8 @@ TEST(MegatronScripts, TheNameSaysWhatIsMissing) {
     return parse_scenario(scenario_of_megatron(script, "jobs/run.sh", ""), "test.yaml").name;
   };
   EXPECT_EQ(name(kJob), "run.sh");
-  EXPECT_EQ(name(kJob + "--num-experts 8 --expert-model-parallel-size 8"),
-            "run.sh, without --expert-model-parallel-size");
+  EXPECT_EQ(name(kJob + "--num-experts 8 --moe-expert-capacity-factor 1.25"),
+            "run.sh, without --moe-expert-capacity-factor");
   EXPECT_EQ(name(kScript), "run.sh, without --cp-comm-type");
 }
 
