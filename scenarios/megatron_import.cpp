@@ -574,9 +574,10 @@ class Import : public ImportNotes {
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
     const std::int64_t expert =
-        number({"expert-model-parallel-size", "moe-expert-parallel-size"},
-               shape_.experts ? "pipeline.expert" : "nothing, without experts")
-            .value_or(1);
+        shape_.experts
+            ? number({"expert-model-parallel-size", "moe-expert-parallel-size"}, "pipeline.expert")
+                  .value_or(1)
+            : 1;
     const std::int64_t position = product_of({tensor, context}, "GPUs");
     const std::int64_t least = shape_.experts ? std::max<std::int64_t>(1, expert / position) : 1;
     const std::optional<std::int64_t> told_width =
