@@ -11,6 +11,7 @@ constexpr std::string_view kContextParallel = "context parallelism is pipeline.c
 constexpr std::string_view kUlysses =
     "DeepSpeed-Ulysses' all-to-all over heads is not modelled; context parallelism by a ring is "
     "(pipeline.context)";
+constexpr std::string_view kExpertParallel = "expert parallelism is pipeline.expert, its degree";
 constexpr std::string_view kExpertsOfModel =
     "experts are the model's: give model.num_experts and experts_per_token";
 constexpr std::string_view kZero =
@@ -28,6 +29,10 @@ constexpr NotModelled kAll[] = {
     {"context_parallel", 2, kContextParallel},
     {"context_parallel_size", 2, kContextParallel},
     {"sequence_parallel_size", 2, kUlysses},
+    {"expert_parallel", 2, kExpertParallel},
+    {"expert_parallel_size", 2, kExpertParallel},
+    {"expert_model_parallel_size", 2, kExpertParallel},
+    {"expert_tensor_parallel_size", 2, kExpertParallel},
     {"num_experts", 1, kExpertsOfModel},
     {"num_local_experts", 1, kExpertsOfModel},
     {"moe", 1, kExpertsOfModel},

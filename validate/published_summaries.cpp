@@ -32,7 +32,7 @@ struct Mixture {
   std::string_view bridge, mlperf, model;
   int layers;
 };
-constexpr Mixture kMixtures[] = {{"DeepSeekV3", "deepseekv3_671b", "deepseek-v3", 61},
+constexpr Mixture kMixtures[] = {{"DeepSeekV3", "deepseekv3_671b", "deepseek-v3-671b", 61},
                                  {"Qwen3_30B_a3B", "", "qwen3-30b-a3b", 48},
                                  {"Qwen3_235B_a22B", "", "qwen3-235b-a22b", 94},
                                  {"GPT OSS 120B", "", "gpt-oss-120b", 36},
@@ -233,7 +233,7 @@ class SummaryRow {
                      double ep) {
     write_job(gpu, gpus, d);
     set("base_model", std::string(mixture.model));
-    if (mixture.model == "deepseek-v3") set("mtp", "1");
+    if (mixture.model == "deepseek-v3-671b") set("mtp", "1");
     set("stack", "megatron-kernels");
     set_count("ep", ep);
     set("expert_exchange", "once-per-node");

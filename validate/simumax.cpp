@@ -62,7 +62,7 @@ struct SimuMaxMixture {
   std::string_view name, model;
 };
 constexpr SimuMaxMixture kSimuMaxMixtures[] = {{"deepseekv2", "deepseek-v2"},
-                                               {"deepseekv3", "deepseek-v3"}};
+                                               {"deepseekv3", "deepseek-v3-671b"}};
 
 Cells mixture_cells(const Json& row, const SimuMaxMixture& mixture) {
   Cells cells = job_cells(row);

@@ -581,11 +581,11 @@ class Models(Case):
 
     def test_what_is_left_out_is_not_said_to_need_as_much(self):
         script = ("run --num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50257 "
-                  "--swiglu --bf16 --micro-batch-size 1 --global-batch-size 8 --num-experts 8 --expert-model-parallel-size 2 "
+                  "--swiglu --bf16 --micro-batch-size 1 --global-batch-size 8 --num-experts 8 --expert-model-parallel-size 2 --optimizer-cpu-offload "
                   "--pipeline-model-parallel-size 2 --nnodes 1 --nproc-per-node 4")
         case = self.file(self.run_it("import", "megatron-args", "-", stdin=script).stdout)
         result = self.json("simulate", case)
-        self.assertEqual(result["missing_saves"], "expert parallelism")
+        self.assertEqual(result["missing_saves"], "offloading")
         full = self.json("simulate", case, "--set", "model.num_layers=2000")
         self.assertIsNone(full["feasible"])
 

@@ -86,8 +86,8 @@ class Tasks(unittest.TestCase):
 
     def test_7_what_cannot_be_said(self):
         text, run = self.answers(7)
-        self.assertRegex(text, r"# cannot be modelled:\n#   --expert-model-parallel-size 8: ")
-        self.assertRegex(run, r"Fits\?      unknown: at most .* without expert parallelism")
+        self.assertRegex(text, r"# cannot be modelled:\n#   --optimizer-cpu-offload: ")
+        self.assertRegex(run, r"Fits\?      unknown: at most .* without offloading")
         self.assertRegex(run, r"How fast\?  at best \d")
 
 

@@ -557,7 +557,7 @@ TEST(MegatronFlags, LatentAttentionAndFurtherTokensAreTheModels) {
 
 TEST(MegatronFlags, OfAMixtureSayItAgain) {
   const Scenario s = parse_scenario(
-      "model: {base: deepseek-v3, num_layers: 4, first_dense_layers: 1, mtp_layers: 1}\n"
+      "model: {base: deepseek-v3-671b, num_layers: 4, first_dense_layers: 1, mtp_layers: 1}\n"
       "cluster: dgx-h100\nschedule: 1f1b\npipeline: {stages: 1}\n",
       "x.yaml");
   const Scenario again =

@@ -224,7 +224,7 @@ constexpr PublishedCount kPublishedCounts[] = {
     // each expert of a layer, which no gradient trains, and without what predicts a further token.
     {"deepseek-v2-lite", 15'706'484'224, 0},
     {"deepseek-v2", 235'741'434'880, 0},
-    {"deepseek-v3", 671'026'419'200 - 58 * 256, 0},
+    {"deepseek-v3-671b", 671'026'419'200 - 58 * 256, 0},
     {"kimi-k2", 1'026'408'232'448 - 60 * 384, 0},
     {"qwen3-30b-a3b", 30'532'122'624, 0},
     {"qwen3-235b-a22b", 235'093'634'560, 0},
@@ -250,7 +250,7 @@ struct PublishedActive {
 
 // Of model cards and papers (models/*.yaml say which).
 constexpr PublishedActive kPublishedActive[] = {{"deepseek-v2", 21, 0.5, true},
-                                                {"deepseek-v3", 36.6, 0.05, false},
+                                                {"deepseek-v3-671b", 36.6, 0.05, false},
                                                 {"kimi-k2", 32, 0.5, false},
                                                 {"qwen3-30b-a3b", 3, 0.5, true},
                                                 {"qwen3-235b-a22b", 22, 0.5, true},
@@ -275,7 +275,7 @@ TEST(Models, ActiveParametersAreThePublishedOnes) {
 }
 
 TEST(Models, WhatPredictsAFurtherTokenHasItsPublishedParameters) {
-  TransformerSpec model = load_model("deepseek-v3");
+  TransformerSpec model = load_model("deepseek-v3-671b");
   const std::int64_t without = model.parameters();
   model.mtp_layers = 1;
   // 11.5 billion of its own, the projection of 2h x h not among them: README_WEIGHTS.md of the
@@ -286,7 +286,7 @@ TEST(Models, WhatPredictsAFurtherTokenHasItsPublishedParameters) {
 
 /// A token's products are 2 FLOPs a parameter of a matrix that it passes.
 TEST(Models, FlopsOfMixturesAreTwiceTheirActiveParameters) {
-  for (const char* name : {"deepseek-v3", "qwen3-30b-a3b", "mixtral-8x7b", "llama-4-maverick"}) {
+  for (const char* name : {"deepseek-v3-671b", "qwen3-30b-a3b", "mixtral-8x7b", "llama-4-maverick"}) {
     const TransformerSpec m = load_model(name);
     const double attention = m.num_layers * m.layer_attention_flops(1);
     const auto tokens = static_cast<double>(m.seq_length);

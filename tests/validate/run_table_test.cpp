@@ -368,7 +368,7 @@ TEST(Summaries, AConfigurationOfMlperfIsARunOrSaysWhyNot) {
     EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
   EXPECT_EQ(rows[0].scenario.find("tensor_overlap"), std::string::npos);
   for (const char* line :
-       {"base: deepseek-v3\n", "mtp_layers: 1\n", "\"attention\":\"fp8\"",
+       {"base: deepseek-v3-671b\n", "mtp_layers: 1\n", "\"attention\":\"fp8\"",
         "split: [4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1]\n", "expert_overlap: true\n"})
     EXPECT_NE(rows[1].scenario.find(line), std::string::npos) << line << rows[1].scenario;
   EXPECT_EQ(rows[2].left_out, "flux1 is not a model that is shipped");
