@@ -398,7 +398,8 @@ TEST(TorchtitanImport, AFlavorIsKnownOrAskedFor) {
   };
   const std::string moe = text("[model]\nname = 'deepseek_v3'\nflavor = '671B'\n");
   EXPECT_EQ(scenario_in(moe).missing, "");
-  EXPECT_EQ(scenario_in(moe).transformer->parameters(), load_model("deepseek-v3-671b").parameters());
+  EXPECT_EQ(scenario_in(moe).transformer->parameters(),
+            load_model("deepseek-v3-671b").parameters());
   EXPECT_NE(refused([&] {
               text("[model]\nname = 'qwen3'\nflavor = '99B'\n");
             }).find("'qwen3 99B' are not known here; give the model: --model config.json"),

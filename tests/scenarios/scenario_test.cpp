@@ -286,7 +286,8 @@ TEST(Models, WhatPredictsAFurtherTokenHasItsPublishedParameters) {
 
 /// A token's products are 2 FLOPs a parameter of a matrix that it passes.
 TEST(Models, FlopsOfMixturesAreTwiceTheirActiveParameters) {
-  for (const char* name : {"deepseek-v3-671b", "qwen3-30b-a3b", "mixtral-8x7b", "llama-4-maverick"}) {
+  for (const char* name :
+       {"deepseek-v3-671b", "qwen3-30b-a3b", "mixtral-8x7b", "llama-4-maverick"}) {
     const TransformerSpec m = load_model(name);
     const double attention = m.num_layers * m.layer_attention_flops(1);
     const auto tokens = static_cast<double>(m.seq_length);
