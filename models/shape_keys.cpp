@@ -58,6 +58,8 @@ std::vector<std::pair<std::string, std::string>> shape_keys(const TransformerSpe
     add_unless(false, "router_bias", e.router_bias);
     add_unless(0, "first_dense_layers", e.first_dense);
     add_unless(1, "expert_layer_every", e.every);
+    add_unless(1, "expert_groups", e.groups);
+    add_unless(1, "groups_per_token", e.groups_per_token);
   }
   add_unless(0, "mtp_layers", model.mtp_layers);
   add_given("extra_parameters", model.extra_parameters);

@@ -276,7 +276,8 @@ class StageModel {
     const bool both = shards_ > 1 && sharding_.gathers_in_reduction();
     c.reduced_bytes = whole(both ? (n * bytes.reduced + gathered) / 2 : n * bytes.reduced);
     const auto of_experts = static_cast<double>(parameters_.of_experts(counts));
-    c.expert_reduced_bytes = whole(static_cast<double>(c.reduced_bytes) * of_experts / n);
+    if (of_experts > 0)
+      c.expert_reduced_bytes = whole(static_cast<double>(c.reduced_bytes) * of_experts / n);
   }
 
   /// Returns the parameters that a stage gathers: those of experts, of which fewer GPUs have the

@@ -77,6 +77,7 @@ struct TensorParallel {
 struct ExpertParallel {
   int degree = 1;
   int tensor = 1;
+  bool narrow_dispatch = false;  ///< tokens go to experts in the type of their products
 
   int parts() const { return degree * tensor; }
 };
@@ -100,10 +101,9 @@ struct Experts {
 
 /// Multi-head latent attention.
 struct LatentAttention {
-  std::int64_t q_rank = 0;   ///< of compressed queries; 0: they are not compressed
-  std::int64_t kv_rank = 0;  ///< of compressed keys and values
-  std::int64_t rope_dim =
-      0;  ///< of a query's or key's part with positions, a key's shared by heads
+  std::int64_t q_rank = 0;    ///< of compressed queries; 0: they are not compressed
+  std::int64_t kv_rank = 0;   ///< of compressed keys and values
+  std::int64_t rope_dim = 0;  ///< of the part with positions; all heads share a key's
   std::int64_t nope_dim = 0;  ///< of the part without
   std::int64_t value_dim = 0;
 

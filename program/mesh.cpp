@@ -114,7 +114,8 @@ std::vector<std::vector<int>> expert_groups(const Placement& placement, const Me
 
 std::vector<std::vector<int>> expert_reduction_groups(const Placement& placement, const Mesh& mesh,
                                                       std::uint32_t position) {
-  const auto parts = static_cast<std::size_t>(mesh.expert * mesh.expert_tensor);
+  const auto parts =
+      static_cast<std::size_t>(mesh.expert) * static_cast<std::size_t>(mesh.expert_tensor);
   std::vector<std::vector<int>> groups(parts);
   const auto add_position = [&](std::uint32_t at) {
     const std::vector<int> all = gpus_at(placement, mesh, at);

@@ -5,12 +5,10 @@
 //             Program, or they divide every microbatch and are one device
 //   context   groups of GPUs of a replica, which divide every sequence
 //   tensor    GPUs of such a group, neighbours, which divide every op
-// Where layers have experts, the GPUs of a position, of all replicas, are factored once more: the
-// next `expert_tensor` neighbours divide an expert, `expert` groups of these have all experts, and
-// there are as many of these as there are GPUs (Liu et al., "MoE Parallel Folding",
-// arXiv:2504.14960; Megatron-LM's order of expert ranks).
-// A device of the Program stands for the GPUs of its replicas, one after the other, of each of them
-// its context ranks, and of each of these its tensor ranks (Megatron's order tp-cp-dp).
+// Where layers have experts, the GPUs of a position, of all its replicas, are factored once more:
+// `expert_tensor` neighbours divide each expert, `expert` such groups in a row have all experts of
+// a layer together, and the whole is repeated until all GPUs are used (Liu et al., "MoE Parallel
+// Folding", arXiv:2504.14960; Megatron-LM's order of expert ranks).
 #pragma once
 
 #include "program/op_lists.hpp"
@@ -25,6 +23,7 @@ namespace penstock {
 /// How copies of tokens go to the GPUs that have their experts.
 struct TokenRouting {
   bool once_per_node = false;  ///< to each node one, which its GPUs pass on (DeepEP, HybridEP)
+  bool narrow = false;         ///< in the type of experts' products; what they made is not
   int per_token = 1;           ///< experts that a token visits
   /// Parts of the experts of which a token's are in so many alone (DeepSeek-V3's groups).
   int parts = 1, parts_per_token = 1;
@@ -34,8 +33,8 @@ struct Mesh {
   PerStage<int> width = 1;  ///< replicas, by position of the pipeline
   bool divided = false;     ///< replicas divide every microbatch instead of taking turns
   ByInnerAxis<int> inner = one_each();  ///< ranks of a replica along the inner axes
-  /// The same GPUs divide the experts of a layer among so many (0: it has none), and each expert
-  /// among so many.
+  /// So many groups of GPUs have all experts of a layer together; 0: layers have no experts. So
+  /// many neighbours divide each expert.
   int expert = 0, expert_tensor = 1;
   TokenRouting routing{};
   bool pipeline_first = false;  ///< ranks: position after position (Megatron's), or pipelines
@@ -59,7 +58,9 @@ struct Mesh {
   int& size(Axis axis) { return inner[static_cast<std::size_t>(axis)]; }
   /// How many GPUs hold the same part of the same experts, at a position; 1 where there are none.
   int expert_sharers(std::size_t position) const {
-    return expert > 0 ? width.at(position) * replica_gpus() / (expert * expert_tensor) : 1;
+    if (expert == 0) return 1;
+    const std::int64_t gpus = std::int64_t{width.at(position)} * replica_gpus();
+    return static_cast<int>(gpus / (std::int64_t{expert} * expert_tensor));
   }
   /// GPUs of a replica of a position.
   int replica_gpus() const;

@@ -124,6 +124,10 @@ const std::vector<KeyRow>& table() {
        "how tokens go to their experts: all-to-all (default: NCCL, one copy for each expert), "
        "once-per-node (DeepEP, HybridEP: one copy to each node, whose GPUs pass it on)",
        "all-to-all|once-per-node"},
+      {"pipeline", "narrow_dispatch", T::boolean,
+       "tokens, and in the backward gradients, go to their experts in the type of experts' "
+       "products, "
+       "such as fp8 (DeepSeek-V3); what experts made comes back in 16 bits; default false"},
       {"pipeline", "expert_overlap", T::boolean,
        "a backward and the forward that comes next run together, layer by layer in turns, so that "
        "one computes while tokens of the other one go to their experts (Megatron's combined 1F1B, "
@@ -350,6 +354,12 @@ const std::vector<KeyRow>& table() {
        "the "
        "others an MLP (Llama 4 Maverick: 2, with first_dense_layers: 1); default 1",
        1},
+      {"model", "expert_groups", T::integer,
+       "equal parts of the routed experts, of which a token's are in groups_per_token alone "
+       "(DeepSeek-V3: 8); default 1",
+       1, "n_group|moe_router_num_groups"},
+      {"model", "groups_per_token", T::integer, "see expert_groups (DeepSeek-V3: 4); default 1", 1,
+       "topk_group|moe_router_group_topk"},
       {"model", "mtp_layers", T::integer,
        "layers behind the last one that predict a further token each (multi-token prediction: "
        "DeepSeek-V3), on the last stage; default 0",

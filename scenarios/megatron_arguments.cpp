@@ -168,6 +168,10 @@ void add_experts(Flags& flags, const TransformerSpec& m) {
   flags.add_flag("moe-ffn-hidden-size", e.width);
   if (e.shared_width > 0) flags.add_flag("moe-shared-expert-intermediate-size", e.shared_width);
   if (e.shared_gate) flags.add_flag("moe-shared-expert-gate");
+  if (e.groups > 1) {
+    flags.add_flag("moe-router-num-groups", e.groups);
+    flags.add_flag("moe-router-group-topk", e.groups_per_token);
+  }
   if (m.expert_layers(0, m.num_layers) == m.num_layers) return;
   std::vector<int> has;
   for (int i = 0; i < m.num_layers; ++i) has.push_back(m.has_experts(i) ? 1 : 0);

@@ -21,6 +21,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <cctype>
 #include <filesystem>
 #include <optional>
@@ -369,6 +370,9 @@ class Import : public ImportNotes {
     if (e.shared_width > 0)
       out += fmt::format("  shared_expert_ffn_hidden_size: {}\n", e.shared_width);
     if (e.shared_gate) out += "  shared_expert_gate: true\n";
+    if (const auto groups = number("moe-router-num-groups", "model.expert_groups"))
+      out += fmt::format("  expert_groups: {}\n  groups_per_token: {}\n", *groups,
+                         number("moe-router-group-topk", "model.groups_per_token").value_or(1));
     const char* const flag = "moe-layer-freq";
     const std::string freq =
         fmt::format("{}", fmt::join(words(flag, "model.first_dense_layers"), ""));
@@ -540,15 +544,19 @@ class Import : public ImportNotes {
   }
 
   /// Returns how GPUs divide experts and exchange tokens. `overlaps`: passes can run together.
-  std::string divided_experts(std::int64_t expert, bool overlaps) {
+  std::string divided_experts(std::int64_t expert, std::int64_t expert_tensor, std::int64_t tensor,
+                              bool overlaps) {
     std::string out;
     if (expert > 1) out += fmt::format("  expert: {}\n", expert);
-    if (const auto degree = number("expert-tensor-parallel-size", "pipeline.expert_tensor"))
-      out += fmt::format("  expert_tensor: {}\n", *degree);
+    if (expert_tensor != tensor) out += fmt::format("  expert_tensor: {}\n", expert_tensor);
     const bool deep = has("moe-enable-deepep", "pipeline.expert_exchange: once-per-node");
     const std::string how = word("moe-token-dispatcher-type", "pipeline.expert_exchange");
     const std::string backend =
         word("moe-flex-dispatcher-backend", "pipeline.expert_exchange: once-per-node");
+    if (expert > 1 && !deep && backend.empty() && (how.empty() || how == "allgather"))
+      assume(
+          "pipeline.expert_exchange: all-to-all (Megatron-LM's allgather of tokens is not "
+          "modelled)");
     if (deep || how == "flex" || !backend.empty()) out += "  expert_exchange: once-per-node\n";
     if (has("overlap-moe-expert-parallel-comm",
             overlaps ? "pipeline.expert_overlap: true" : "nothing, without virtual stages") &&
@@ -579,7 +587,13 @@ class Import : public ImportNotes {
                   .value_or(1)
             : 1;
     const std::int64_t position = product_of({tensor, context}, "GPUs");
-    const std::int64_t least = shape_.experts ? std::max<std::int64_t>(1, expert / position) : 1;
+    const std::int64_t expert_tensor =
+        shape_.experts
+            ? number("expert-tensor-parallel-size", "pipeline.expert_tensor").value_or(tensor)
+            : 1;
+    const std::int64_t least =
+        shape_.experts ? std::lcm(product_of({expert, expert_tensor}, "GPUs"), position) / position
+                       : 1;
     const std::optional<std::int64_t> told_width =
         width_of(product_of({position, stages}, "GPUs"), least);
     const std::int64_t width = told_width.value_or(least);
@@ -625,7 +639,8 @@ class Import : public ImportNotes {
                                                       : "nothing, without sequence parallelism") &&
         sequence && tensor > 1)
       out += "  tensor_overlap: true\n";
-    if (shape_.experts) out += divided_experts(expert, interleaved || stages == 1);
+    if (shape_.experts)
+      out += divided_experts(expert, expert_tensor, tensor, interleaved || stages == 1);
     if (dividing && has("scatter-gather-tensors-in-pipeline", "pipeline.transfers_divided: true"))
       out += "  transfers_divided: true\n";
     if (zero == 1) out += "  distributed_optimizer: true\n";

@@ -49,6 +49,8 @@ constexpr const char* kShapeKeys[] = {"family",
                                       "router_bias",
                                       "first_dense_layers",
                                       "expert_layer_every",
+                                      "expert_groups",
+                                      "groups_per_token",
                                       "mtp_layers",
                                       "extra_parameters",
                                       "measured",
@@ -215,7 +217,9 @@ std::optional<Experts> read_experts(const Section& model, const TransformerSpec&
                                                "shared_expert_gate",
                                                "router_bias",
                                                "first_dense_layers",
-                                               "expert_layer_every"};
+                                               "expert_layer_every",
+                                               "expert_groups",
+                                               "groups_per_token"};
   if (!model.has("num_experts")) {
     for (const char* key : kOfExperts)
       if (model.has(key)) model.refuse(key, fmt::format("'{}' needs 'num_experts', too", key));
@@ -232,6 +236,15 @@ std::optional<Experts> read_experts(const Section& model, const TransformerSpec&
   e.router_bias = model.boolean("router_bias").value_or(false);
   e.first_dense = small(model.integer("first_dense_layers"), 0);
   e.every = small(model.integer("expert_layer_every"), 1);
+  e.groups = small(model.integer("expert_groups"), 1);
+  e.groups_per_token = small(model.integer("groups_per_token"), 1);
+  if (e.count % e.groups != 0)
+    model.refuse("expert_groups",
+                 fmt::format("{} experts are not {} equal parts", e.count, e.groups));
+  else if (e.groups_per_token > e.groups || e.top_k > e.count / e.groups * e.groups_per_token)
+    model.refuse(model.has("groups_per_token") ? "groups_per_token" : "expert_groups",
+                 fmt::format("{} experts of a token cannot be in {} of {} parts of {}", e.top_k,
+                             e.groups_per_token, e.groups, e.count / e.groups));
   if (e.top_k > e.count)
     model.refuse("experts_per_token",
                  fmt::format("a token cannot use {} of {} experts", e.top_k, e.count));

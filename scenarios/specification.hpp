@@ -104,6 +104,7 @@ struct PipelineKeys {
   Integer expert{section, "expert"};
   Integer expert_tensor{section, "expert_tensor"};
   Given<ExpertExchange> expert_exchange{section, "expert_exchange"};
+  Flag narrow_dispatch{section, "narrow_dispatch"};
   Flag expert_overlap{section, "expert_overlap"};
   Flag sequence_parallel{section, "sequence_parallel"};
   Flag tensor_overlap{section, "tensor_overlap"};

@@ -95,6 +95,9 @@ void refuse_given_costs(const Specification& spec, const Parallelism& job) {
   };
   for (const Axis axis : kInnerAxes)
     if (job.mesh.size(axis) > 1) refuse(std::string(traits(axis).name));
+  for (const char* key :
+       {"expert", "expert_tensor", "expert_exchange", "expert_overlap", "narrow_dispatch"})
+    if (spec.pipeline.section.has(key)) refuse(key);
   if (job.transfers_divided) refuse("transfers_divided");
   if (job.sharding.sharded()) refuse(spec.pipeline.shard.there ? "shard" : "distributed_optimizer");
 }
@@ -222,29 +225,38 @@ void check_expert_degrees(const PipelineKeys& keys, const TransformerSpec& model
   }
 }
 
-/// Passes run together only where no other device waits for one of them.
+/// Passes run together where no other device waits for one of them: on a single stage, and in
+/// orders with as many forwards ahead as interleaved 1F1B has.
 void check_expert_overlap(const Specification& spec, const Parallelism& job) {
   const auto& key = spec.pipeline.expert_overlap;
   if (!key.value_or(false) || job.schedule == nullptr) return;
-  const bool one_by_one = job.schedule->flushes() && !job.schedule->asynchronous;
-  if (!one_by_one || (job.shape.chunks < 2 && job.shape.depth > 1))
+  const bool alone = job.shape.depth == 1 && job.schedule->flushes() && !job.schedule->asynchronous;
+  const Numbers& offload = spec.pipeline.offload;
+  if (!alone && !job.schedule->name.starts_with("interleaved-1f1b"))
     key.refuse(fmt::format(
-        "a backward and the next forward of '{}' wait for one another on other devices; "
-        "it needs a schedule with chunks that flushes (interleaved-1f1b) or one stage",
+        "a backward and the next forward of '{}' wait for one another on other devices, "
+        "or none follows the other; it needs interleaved-1f1b or a single stage",
         job.schedule->name));
   else if (job.lowering.transfers == Transfers::coupled)
     key.refuse("passes that run together need transfers that do not hold a device; 'coupled' do");
+  else if (offload.there || job.sharding.what == Sharded::weights)
+    key.refuse(
+        "passes that run together have neither sharded weights nor activations on the host "
+        "(offload)");
 }
 
 /// What those have in common that divide experts.
 void check_experts(const Specification& spec, const Parallelism& job) {
   const PipelineKeys& keys = spec.pipeline;
   const TransformerSpec* model = spec.transformer();
+  if (spec.given_costs()) return;  // refused there
   if (model == nullptr || !model->experts) {
+    if (keys.expert_exchange.there)
+      keys.expert_exchange.refuse("the model has no experts (num_experts)");
     for (const auto* key : {&keys.expert, &keys.expert_tensor})
       if (key->value_or(1) > 1) key->refuse("the model has no experts (num_experts)");
-    if (keys.expert_overlap.value_or(false))
-      keys.expert_overlap.refuse("the model has no experts (num_experts)");
+    for (const Flag* key : {&keys.expert_overlap, &keys.narrow_dispatch})
+      if (key->value_or(false)) key->refuse("the model has no experts (num_experts)");
     return;
   }
   check_expert_degrees(keys, *model, job.mesh);
@@ -259,12 +271,13 @@ void check_experts(const Specification& spec, const Parallelism& job) {
         fmt::format("the replicas of '{}' wait for no other, so they cannot "
                     "exchange tokens",
                     job.schedule->name));
-  // Experts that everybody has are divided as all else is.
+  // Experts that everybody has are divided as all else is, but not in groups.
   const bool alike = job.mesh.expert_sharers(0) == job.mesh.sharers();
-  if (!alike && (job.sharding.what > Sharded::optimizer || job.sharding.hybrid()))
+  if (job.sharding.hybrid() || (!alike && job.sharding.what > Sharded::optimizer))
     keys.section.refuse(keys.shard.there ? "shard" : "distributed_optimizer",
                         "with experts, the optimizer's states can be divided, among all who have "
-                        "them (shard: optimizer); nothing else yet");
+                        "them (shard: optimizer), and weights where each GPU has all experts "
+                        "(expert: 1); groups (shard_group) are not modelled");
 }
 
 bool shape_known(const Section& model) {
@@ -330,10 +343,12 @@ void set_experts(const Specification& spec, Parallelism& job) {
   const TransformerSpec* model = spec.transformer();
   if (model == nullptr || !model->experts) return;
   const Experts& experts = *model->experts;
-  job.mesh.expert = static_cast<int>(keys.expert.value_or(1));
+  constexpr std::int64_t kMost = 1'000'000;
+  job.mesh.expert = static_cast<int>(std::min(keys.expert.value_or(1), kMost));
   job.mesh.expert_tensor =
-      static_cast<int>(keys.expert_tensor.value_or(job.mesh.size(Axis::tensor)));
+      static_cast<int>(std::min(keys.expert_tensor.value_or(job.mesh.size(Axis::tensor)), kMost));
   job.mesh.routing = {.once_per_node = keys.expert_exchange.value == ExpertExchange::once_per_node,
+                      .narrow = keys.narrow_dispatch.value_or(false),
                       .per_token = experts.top_k,
                       .parts = experts.groups,
                       .parts_per_token = experts.groups_per_token};
@@ -358,17 +373,18 @@ void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mes
 }
 
 StageCostOptions cost_options(const Parallelism& job) {
-  return {.microbatch_size = static_cast<double>(job.microbatch_size),
-          .recompute = job.recompute,
-          .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
-                     job.tensor_overlap},
-          .context = job.mesh.size(Axis::context),
-          .context_exchange = job.context_exchange,
-          .sharding = job.sharding,
-          .muon = job.muon,
-          .stack = job.stack,
-          .tensor_sum = job.tensor_sum,
-          .expert = {std::max(1, job.mesh.expert), job.mesh.expert_tensor}};
+  return {
+      .microbatch_size = static_cast<double>(job.microbatch_size),
+      .recompute = job.recompute,
+      .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
+                 job.tensor_overlap},
+      .context = job.mesh.size(Axis::context),
+      .context_exchange = job.context_exchange,
+      .sharding = job.sharding,
+      .muon = job.muon,
+      .stack = job.stack,
+      .tensor_sum = job.tensor_sum,
+      .expert = {std::max(1, job.mesh.expert), job.mesh.expert_tensor, job.mesh.routing.narrow}};
 }
 
 }  // namespace penstock

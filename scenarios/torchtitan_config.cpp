@@ -67,6 +67,11 @@ std::vector<Diagnostic> titan_refusals(const Scenario& s) {
                        context));
   if (s.mesh.size(Axis::context) > 1 && s.context_exchange == ContextExchange::all_to_all)
     refuse("pipeline.context_exchange", "torchtitan sends keys and values round, or gathers them");
+  if (s.mesh.expert > 1)
+    refuse("pipeline.expert",
+           "how torchtitan divides experts whose weights are sharded is not known here");
+  if (s.transformer && s.transformer->mtp_layers > 0)
+    refuse("model.mtp_layers", "torchtitan predicts no further tokens");
   if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
     refuse("pipeline.sequence_parallel", "torchtitan's tensor parallelism has it always");
   const Recomputation again = s.recompute.at(0);

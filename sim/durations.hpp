@@ -97,9 +97,11 @@ class Durations {
               : input.unlike->costs[input.unlike->kind[static_cast<std::size_t>(device)]];
       const double a_s = own_compute_s(op, device), b_s = own_compute_s(other, device);
       const double both_s = a_s + b_s;
+      const PassCosts& pass = costs[op.stage].pass(op);
+      const bool gathers = op.has(Op::gathers) && pass.gathering;
       const Recipe recipe =
-          joined(costs[op.stage].pass(op)[op].recipe, both_s > 0 ? a_s / both_s : 0.5,
-                 costs[other.stage].pass(other)[other].recipe);
+          joined(gathers ? pass.gathering->recipe : pass[op].recipe,
+                 both_s > 0 ? a_s / both_s : 0.5, costs[other.stage].pass(other)[other].recipe);
       pair->second = exposed_s(recipe, both_s, [&](const Segment& segment) {
         return price_at(prices, {segment.axis, segment.what}).seconds(segment);
       });
@@ -112,7 +114,8 @@ class Durations {
     const Op &op = ops_[g], &other = ops_[g + 1];
     const std::size_t first = first_[static_cast<std::size_t>(device)];
     return {first + op.stage, first + other.stage, static_cast<std::size_t>(other.kind),
-            (op.has(Op::stored) ? 1U : 0U) + (other.has(Op::stored) ? 2U : 0U)};
+            (op.has(Op::stored) ? 1U : 0U) + (other.has(Op::stored) ? 2U : 0U) +
+                (op.has(Op::gathers) ? 4U : 0U)};
   }
 
   void add_row(const std::vector<StageCosts>& costs, const CollectivePrices& prices,

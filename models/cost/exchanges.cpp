@@ -227,7 +227,7 @@ void add_context(const StageJob& job, Exchanges& exchanges, int layers, bool gra
 
 /// Sums over the kinds of a stage's layers.
 struct OfStage {
-  int layers = 0, again = 0, attention_again = 0;
+  int layers = 0, attention_again = 0;
   int passes = 0, passes_again = 0;  ///< tensor ranks gather and sum so often
   int experts = 0, experts_again = 0;
   double products_again = 0;  ///< layers whose products are made again
@@ -237,7 +237,6 @@ struct OfStage {
     for (const auto& [job, count] : kinds) {
       const int once_more = job.layers_again(count);
       layers += count.layers;
-      again += once_more;
       attention_again += job.makes_attention_again() ? once_more : 0;
       passes += job.forward.sums * count.layers;
       passes_again += job.again.sums * once_more;
@@ -284,12 +283,13 @@ void set_recipes(const StageKinds& kinds, bool first, bool last, const LayerProd
           .add_calls(Collective::all_gather, narrow_bytes(job, x), passes);
     if (job.gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
     if (job.gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
+    const int heads = last ? 1 + job.model.mtp_layers : 0;  // the LM head, once for each token
     if (first) forward.add_calls(reduces, x, 1);
-    if (last) forward.add_calls(Collective::all_reduce, numbers, 3);
-    if (last) input.add_calls(reduces, x, 1);
-    if (last && sequence) forward.add_calls(Collective::all_gather, x, 1);
+    forward.add_calls(Collective::all_reduce, numbers, 3 * heads);
+    input.add_calls(reduces, x, heads);
+    if (sequence) forward.add_calls(Collective::all_gather, x, heads);
     // The gradient that reaches the embedding, and the input of the LM head.
-    const int gathers = sequence ? (first ? 1 : 0) + (last ? 1 : 0) : 0;
+    const int gathers = sequence ? (first ? 1 : 0) + heads : 0;
     weight.add_calls(Collective::all_gather, x, gathers);
   }
   Exchanges whole_backward = input;
@@ -310,7 +310,12 @@ void set_recipes(const StageKinds& kinds, bool first, bool last, const LayerProd
     add_context(job, context_back, again, false);
   }
   // Where the neighbours that divide an expert are several, each needs the tokens of all.
-  const std::int64_t copies = token_bytes(job, job.model.element_bytes());
+  const double wide = job.model.element_bytes();
+  const std::int64_t copies = token_bytes(job, wide);
+  const std::int64_t sent =
+      job.expert.narrow_dispatch
+          ? token_bytes(job, std::min(wide, job.model.operand_bytes(ProductClass::experts)))
+          : copies;
   if (job.expert.tensor > 1 && of.experts > 0) {
     const auto add_gathered = [&](Exchanges& exchanges, int calls) {
       exchanges.add_calls(Collective::all_gather, job.expert.tensor * copies, calls);
@@ -321,7 +326,7 @@ void set_recipes(const StageKinds& kinds, bool first, bool last, const LayerProd
     add_gathered(whole_backward, of.experts + of.experts_again);
   }
   const auto tokens = [&](int calls, double experts_s, bool at_first) {
-    return experts ? Tokens{calls, copies, copies, experts_s, at_first} : Tokens{};
+    return experts ? Tokens{calls, sent, copies, experts_s, at_first} : Tokens{};
   };
   const double experts_s = layers * forward_s.experts_s;
   const double again_s = of.experts > 0 ? experts_s * of.experts_again / of.experts : 0;

@@ -36,8 +36,8 @@ bool add_products(const StageJob& job, ProductClass of, double tokens, double ro
 /// layer, with as many rows for each: with several GPUs, inference frameworks were measured with
 /// all of their tokens on each. What was measured contains routing and permutation and the
 /// activation, which modules count by what they move; I and W take what is left, and W reads and
-/// writes the sums of gradients. False where there are no measured ones; fp8's stand for other
-/// types of 8 bits.
+/// writes the sums of gradients. Kernels in fp8 stand for other types of 8 bits. Returns false
+/// where none were measured.
 bool add_experts(const StageJob& job, KernelLayer& sum) {
   const KernelTimes& times = *job.device.kernel_times;
   const TransformerSpec& model = job.model;

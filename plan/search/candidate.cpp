@@ -32,7 +32,8 @@ constexpr TreatedKeys kTreated[] = {
      "name|model|cluster|stack|transfers|training|samples_per_epoch|most_ops"},
     {"scenario", Treatment::chosen, "schedule|batches|pipeline"},
     {"scenario", Treatment::refused, "perturbations"},
-    {"pipeline", Treatment::kept, "optimizer_sync|reduction|context_exchange|expert_exchange"},
+    {"pipeline", Treatment::kept,
+     "optimizer_sync|reduction|context_exchange|expert_exchange|narrow_dispatch"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
      "tensor_overlap|transfers_divided|expert|split|distributed_optimizer|shard|microbatch_size|"

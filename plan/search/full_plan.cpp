@@ -381,9 +381,9 @@ std::vector<std::string> FullPlan::not_searched() const {
     out.push_back(fmt::format(
         "gradient reduction beside the backward{}",
         std::ranges::any_of(offers, may_overlap) ? ", but for the three best plans" : ""));
-  out.emplace_back(axes.contexts.size() > 1 || problem.context()
-                       ? "expert parallelism"
-                       : "context and expert parallelism");
+  if (axes.contexts.size() == 1 && !problem.context()) out.emplace_back("context parallelism");
+  if (problem.base().mesh.expert > 0)
+    out.emplace_back("other degrees of experts than a node's GPUs and all of a position");
   out.emplace_back("offloading");
   return out;
 }

@@ -158,7 +158,7 @@ std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
                       .sharding = sharding(),
                       .muon = base.muon,
                       .stack = stack_,
-                      .expert = {key_.expert, 1}});
+                      .expert = {key_.expert, 1, base.mesh.routing.narrow}});
 }
 
 Sharding StageTable::sharding() const {

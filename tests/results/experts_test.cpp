@@ -111,6 +111,24 @@ TEST(Experts, TokensGoThereAndBackInEveryLayer) {
   }
 }
 
+TEST(Experts, TokensGoInTheTypeOfProductsAndComeBackWide) {
+  const auto bytes = [](const std::string& more, OpKind kind) {
+    return static_cast<double>(scenario("stages: 1, width: 4, expert: 4, microbatches: 1" + more)
+                                   .costs[0][kind]
+                                   .recipe.bytes(Axis::expert, Collective::all_to_all));
+  };
+  EXPECT_EQ(bytes(", narrow_dispatch: true", OpKind::forward), bytes("", OpKind::forward))
+      << "products are in 16 bits";
+  const Scenario s = parse_scenario(
+      "model: {base: qwen3-30b-a3b, precision: fp8}\ncluster: {base: dgx-h100}\nstack: none\n"
+      "schedule: 1f1b\npipeline: {stages: 1, width: 8, expert: 8, narrow_dispatch: true}\n",
+      "narrow.yaml");
+  const double copies = 4096.0 * 8 * 2048 * 48;
+  EXPECT_EQ(static_cast<double>(
+                s.costs[0][OpKind::forward].recipe.bytes(Axis::expert, Collective::all_to_all)),
+            copies * (1 + 2));
+}
+
 TEST(Experts, OfTensorRanksHaveTheTokensOfTheirOwn) {
   const auto bytes = [](const std::string& more) {
     return scenario("stages: 1, tensor: 4, sequence_parallel: true, microbatches: 1, " + more)
@@ -147,6 +165,23 @@ TEST(Experts, TokensCrossTheNetworkOnceWhereTheyAreSentOn) {
   EXPECT_NEAR(exposed_s("all-to-all"), calls * (bytes / 2 / 25e9 + 5e-6), 1e-6);
   const double once = bytes * (1 - std::pow(0.5, 4)) / 4;
   EXPECT_NEAR(exposed_s("once-per-node"), calls * (once / 25e9 + 5e-6), 1e-6);
+}
+
+TEST(Experts, OfFewPartsCrossTheNetworkLess) {
+  const auto bytes = [](const std::string& groups) {
+    return of_experts(
+               parse_scenario(
+                   "model: {base: deepseek-v3-671b" + groups +
+                       "}\ncluster: {base: hgx-h800, nodes: 8}\nstack: none\nschedule: 1f1b\n"
+                       "pipeline: {stages: 1, width: 64, expert: 64, microbatches: 1, "
+                       "expert_exchange: once-per-node}\n",
+                   "groups.yaml"))
+        .exposed_s;
+  };
+  // Eight nodes, a part each: a token is sent to a node with the probability that its part is one
+  // of the four, and has one of the eight experts.
+  const double of_four = 0.5 * (1 - std::pow(0.75, 8)), of_all = 1 - std::pow(7.0 / 8, 8);
+  EXPECT_NEAR(bytes("") / bytes(", expert_groups: 1, groups_per_token: 1"), of_four / of_all, 0.02);
 }
 
 TEST(Experts, PassesThatRunTogetherHideExchanges) {
@@ -194,6 +229,16 @@ TEST(Experts, AreRefusedWhereTheyCannotBeDividedSo) {
   EXPECT_TRUE(has(refusal("stages: 2, width: 2, expert: 2, microbatches: 4, expert_overlap: true"),
                   "interleaved-1f1b"));
   EXPECT_EQ(refusal("stages: 1, width: 8, expert: 4"), "");
+  EXPECT_TRUE(has(refusal("stages: 1, width: 8, shard: optimizer, shard_group: 4"), "shard_group"));
+  EXPECT_EQ(refusal("stages: 1, width: 8, shard: weights"), "") << "each GPU has all experts";
+  EXPECT_TRUE(has(refusal("stages: 1, width: 4, expert: 65536, expert_tensor: 65536"), "divide"));
+  EXPECT_TRUE(has(
+      refusal("stages: 2, width: 2, expert: 2, microbatches: 4, expert_overlap: true", "hanayo"),
+      "interleaved-1f1b"));
+  EXPECT_THROW(parse_scenario("model: {forward: 1 ms, backward: 2 ms}\nschedule: 1f1b\n"
+                              "pipeline: {stages: 2, expert: 2}\n",
+                              "costs.yaml"),
+               InputError);
 }
 
 }  // namespace
