@@ -241,7 +241,8 @@ std::optional<Experts> read_experts(const Section& model, const TransformerSpec&
   if (e.count % e.groups != 0)
     model.refuse("expert_groups",
                  fmt::format("{} experts are not {} equal parts", e.count, e.groups));
-  else if (e.groups_per_token > e.groups || e.top_k > e.count / e.groups * e.groups_per_token)
+  else if (e.groups_per_token > e.groups || (e.groups > 1 && e.top_k <= e.count &&
+                                             e.top_k > e.count / e.groups * e.groups_per_token))
     model.refuse(model.has("groups_per_token") ? "groups_per_token" : "expert_groups",
                  fmt::format("{} experts of a token cannot be in {} of {} parts of {}", e.top_k,
                              e.groups_per_token, e.groups, e.count / e.groups));

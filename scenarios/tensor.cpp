@@ -251,12 +251,13 @@ void check_experts(const Specification& spec, const Parallelism& job) {
   const TransformerSpec* model = spec.transformer();
   if (spec.given_costs()) return;  // refused there
   if (model == nullptr || !model->experts) {
-    if (keys.expert_exchange.there)
-      keys.expert_exchange.refuse("the model has no experts (num_experts)");
+    if (keys.expert_exchange.there || keys.narrow_dispatch.value_or(false))
+      spec.diagnostics.note(
+          "expert_exchange and narrow_dispatch change nothing: the model has no experts");
     for (const auto* key : {&keys.expert, &keys.expert_tensor})
       if (key->value_or(1) > 1) key->refuse("the model has no experts (num_experts)");
-    for (const Flag* key : {&keys.expert_overlap, &keys.narrow_dispatch})
-      if (key->value_or(false)) key->refuse("the model has no experts (num_experts)");
+    if (keys.expert_overlap.value_or(false))
+      keys.expert_overlap.refuse("the model has no experts (num_experts)");
     return;
   }
   check_expert_degrees(keys, *model, job.mesh);
