@@ -14,9 +14,10 @@ const OptionSpec kStack{
     .value = "NAME",
     .help = "the software that trains, of `penstock list stacks`; as --set stack=NAME",
     .sets = "stack"};
-const OptionSpec kEngine{"engine", "E",
-                         "simgrid (default), exact, fluid, or auto: exact where it is valid",
-                         "auto|exact|fluid|simgrid"};
+const OptionSpec kEngine{
+    "engine", "E",
+    "simgrid (default), exact, fluid, or auto (beyond 1,024 GPUs): exact where it is valid",
+    "auto|exact|fluid|simgrid"};
 const OptionSpec kCompute{"compute", "C",
                           "auto (default): the real model if the scenario has one; or stand-in",
                           "auto|real|stand-in"};

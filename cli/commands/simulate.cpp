@@ -54,8 +54,13 @@ int run_simulate(const Arguments& arguments) {
   const TimeWindow window = window_of(arguments);
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
   say_size(scenario);
-  auto perturbed = study_perturbations(scenario, engine_of(arguments));
-  const Simulation simulation = simulate(scenario, engine_of(arguments));
+  // Beyond that SimGrid takes minutes to play each flow; `fluid` gives the same times.
+  constexpr std::int64_t kMostPlayed = 1024;
+  const EngineChoice engine =
+      engine_of(arguments, scenario.gpu_count() > kMostPlayed ? EngineChoice::automatic
+                                                              : EngineChoice::simgrid);
+  auto perturbed = study_perturbations(scenario, engine);
+  const Simulation simulation = simulate(scenario, engine);
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
                               results_width()};
   const std::string format = arguments.value("format", "table");

@@ -35,7 +35,7 @@ SOURCE = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 BINARY = os.environ["PENSTOCK_BINARY"]
 # SimGrid plays the flows of 8,192 and 16,384 GPUs for half a minute each: tests/published has those.
 SCENARIOS = sorted(p.relative_to(SOURCE).as_posix() for p in SOURCE.glob("scenarios/*.yaml")
-                   if not p.name.startswith("llama-3-405b"))
+                   if not p.name.startswith(("llama-3-405b", "deepseek-v3")))
 # Under a sanitizer, where each takes many times as long, every third where any will do.
 SOME = SCENARIOS[::3] if os.environ.get("PENSTOCK_SANITIZED") else SCENARIOS
 SMALL = "scenarios/small-1f1b.yaml"

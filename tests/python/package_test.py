@@ -23,7 +23,7 @@ import penstock  # noqa: E402
 
 ROOT = pathlib.Path(os.environ["PENSTOCK_SOURCE"])
 # But those whose flows SimGrid plays for half a minute each.
-SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml") if not path.stem.startswith("llama-3-405b"))
+SHIPPED = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml") if not path.stem.startswith(("llama-3-405b", "deepseek-v3")))
 
 
 def command(*words):
