@@ -97,8 +97,8 @@ class Colours {
   /// one after the other knows no lockstep.
   bool hold() const {
     for (std::size_t l = 0; l < links_.size(); ++l) {
-      const Link& leader = links_[first_link_[at(std::max(links_[l].number, 0))]];
-      if (links_[l].number < 0) continue;
+      if (links_[l].number < 0) continue;  // no flow that is played crosses it
+      const Link& leader = links_[first_link_[at(links_[l].number)]];
       const NetworkLink &link = traffic_.links()[l], &first = traffic_.links()[leader.index];
       if (link.fifo || link.bytes_per_s != first.bytes_per_s || links_[l].users != leader.users)
         return false;
