@@ -57,7 +57,7 @@ struct ReductionOptions {
   /// Parts of the gradient, per stage (empty: one part, when the backward has ended).
   std::vector<std::vector<GradientBucket>> buckets{};
   Sharding sharding{};  ///< who needs which part of what is reduced
-  /// Of each position, the share of the bytes that are gradients of experts; empty: none has any.
+  /// Says which share of each position's bytes are gradients of experts; empty: none has any.
   std::vector<double> expert_share{};
 
   Exchange exchange() const { return {Collective::all_reduce, algorithm, servers}; }

@@ -245,7 +245,7 @@ void check_expert_overlap(const Specification& spec, const Parallelism& job) {
         "(offload)");
 }
 
-/// What those have in common that divide experts.
+/// Refuses jobs whose GPUs cannot divide experts as the keys say.
 void check_experts(const Specification& spec, const Parallelism& job) {
   const PipelineKeys& keys = spec.pipeline;
   const TransformerSpec* model = spec.transformer();

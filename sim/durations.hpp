@@ -108,7 +108,7 @@ class Durations {
     }
   }
 
-  /// Of all pairs that are alike.
+  /// Names a pair by what it costs; pairs that are alike have the same name.
   using Pair = std::array<std::size_t, 4>;
   Pair pair_of(int device, std::uint32_t g) const {
     const Op &op = ops_[g], &other = ops_[g + 1];

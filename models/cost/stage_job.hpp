@@ -71,7 +71,7 @@ struct StageJob {
   bool gathers_messages() const { return tensor.divided_messages && !tensor.sequence; }
 };
 
-/// What a stage has of one kind of layers.
+/// Holds how many layers of one kind a stage has, and what they cost.
 struct StageKind {
   const StageJob& job;
   LayerCount count;
