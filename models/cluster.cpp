@@ -112,6 +112,13 @@ std::optional<std::pair<int, int>> unjoined_devices(const Cluster& cluster) {
 
 void scale_bandwidth(Cluster& cluster, double factor, LinkClass links) {
   each_link(cluster, links, [&](LinkSpec& link) { link.bytes_per_s *= factor; });
+  if (links != LinkClass::between_nodes) {
+    const auto scale = [&](NodeSpec& node) {
+      for (MeasuredCollective& one : node.measured) one.price.s_per_byte /= factor;
+    };
+    scale(cluster);
+    for (NodeGroup& group : cluster.groups) scale(group.node);
+  }
   if (links != LinkClass::all || !cluster.network) return;
   for (auto& edge : cluster.network->edges) edge.bytes_per_s_back *= factor;
 }
@@ -160,6 +167,10 @@ LinkPath Network::path(int from, int to, bool backward) {
 }
 
 Route Network::route(int from, int to, bool backward) { return numbered(path(from, to, backward)); }
+
+std::optional<CollectivePrice> Network::measured(Collective what, int ranks, int gpu) const {
+  return measured_price(cluster_->node(cluster_->node_of(gpu)).spec.measured, what, ranks);
+}
 
 Route Network::host_route(int gpu, bool out) {
   const NodePlace node = cluster_->node(cluster_->node_of(gpu));

@@ -100,8 +100,15 @@ CollectivePhase round_all(const Gpus& gpus, const NodeOf& node_of, int rounds) {
   return phase;
 }
 
+/// Returns the one phase of what these members do by a library.
+std::vector<CollectivePhase> by_library(CollectivePhase phase, Collective what, const Gpus& gpus) {
+  phase.what = what;
+  phase.members = static_cast<int>(gpus.size());
+  return {std::move(phase)};
+}
+
 std::vector<CollectivePhase> ring(const Gpus& gpus, const NodeOf& node_of) {
-  return {round_all(gpus, node_of, 2)};
+  return by_library(round_all(gpus, node_of, 2), Collective::all_reduce, gpus);
 }
 
 /// Everything to the first GPU of the list along the chain, or back.
@@ -323,10 +330,10 @@ std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int
     return once_per_node(nodes, exchange.routing);
   if (rails && rounds == 0) return hierarchical_all_to_all(nodes);
   if (rails) return hierarchical_gather(nodes, exchange.what == Collective::reduce_scatter);
-  if (rounds > 0) return {round_all(gpus, node_of, rounds)};
+  if (rounds > 0) return by_library(round_all(gpus, node_of, rounds), exchange.what, gpus);
   CollectivePhase phase;
   add_all_to_all(phase, gpus);
-  return {phase};
+  return by_library(std::move(phase), exchange.what, gpus);
 }
 
 std::vector<CollectivePhase> phases_of(const Exchange& exchange, const GpuGroups& groups,
@@ -415,6 +422,10 @@ std::vector<CollectivePhase> side_by_side(const std::vector<std::vector<Collecti
       auto& flows = together[i].flows;
       flows.insert(flows.end(), own[i].flows.begin(), own[i].flows.end());
       together[i].steps = std::max(together[i].steps, own[i].steps);
+      const bool first = flows.size() == own[i].flows.size();
+      const bool alike = together[i].members == own[i].members && together[i].what == own[i].what;
+      if (first) together[i].what = own[i].what;
+      together[i].members = first || alike ? own[i].members : 0;
     }
   }
   return together;
@@ -430,12 +441,32 @@ Transfer::Phase routed(const std::vector<CollectiveFlow>& flows, bool backward, 
   return phase;
 }
 
+namespace {
+
+/// Takes what was measured of a phase within nodes: its flows occupy the links for as long as its
+/// bytes took, whose number stays what it is.
+void take_measured(const CollectivePhase& phase, Transfer::Phase& priced, const Network& network) {
+  if (phase.members < 2 || phase.flows.empty()) return;
+  for (const CollectiveFlow& flow : phase.flows)
+    if (!network.same_node(flow.from, flow.to)) return;
+  const auto measured = network.measured(phase.what, phase.members, phase.flows[0].from);
+  if (!measured) return;
+  priced.pace = measured->s_per_byte / priced.s_per_byte;
+  for (LinkFlow& flow : priced.flows) flow.bytes *= priced.pace;
+  priced.latency_s = measured->call_s;
+  priced.s_per_byte = measured->s_per_byte;
+  priced.join = measured->join;
+}
+
+}  // namespace
+
 std::vector<Transfer::Phase> priced(const std::vector<CollectivePhase>& phases, Network& network) {
   std::vector<Transfer::Phase> out;
   for (const CollectivePhase& phase : phases) {
     Transfer::Phase& one = out.emplace_back(routed(phase.flows, true, network));
     one.latency_s *= phase.steps;
     one.s_per_byte = shared_flows_s(one.flows, network.links());
+    take_measured(phase, one, network);
   }
   return out;
 }
@@ -464,7 +495,10 @@ CollectivePrice price(const std::vector<CollectivePhase>& phases, const Cluster&
 
 double least_all_reduce_s_per_byte(const Cluster& cluster, int members, int apart) {
   if (members < 2) return 0;
-  const double inside_s = 1 / (cluster.link ? *cluster.link : cluster.intra).bytes_per_s;
+  double inside_s = 1 / (cluster.link ? *cluster.link : cluster.intra).bytes_per_s;
+  for (const MeasuredCollective& one : cluster.measured)
+    if (one.what == Collective::all_reduce)
+      inside_s = std::min(inside_s, one.price.s_per_byte * one.ranks / (2.0 * (one.ranks - 1)));
   const bool one_kind = cluster.link || cluster.nodes == 1;
   const double across_s = one_kind ? inside_s : 1 / cluster.inter.bytes_per_s;
   const double within_s = std::min(inside_s, across_s);  // who fits into a node may be in several

@@ -72,6 +72,10 @@ struct CollectiveFlow {
 struct CollectivePhase {
   std::vector<CollectiveFlow> flows;
   int steps = 0;  ///< latencies it takes, of the slowest edge
+  /// All that its groups do, each of so many members, as a library does it in one go; 0: it is a
+  /// part, or done otherwise. Such a phase within nodes takes what was measured there.
+  int members = 0;
+  Collective what = Collective::all_reduce;
 };
 
 using GpuGroups = std::vector<std::vector<int>>;

@@ -39,6 +39,9 @@ struct StackSpec {
   /// Of the LM head's product, where a rank's rows of the vocabulary are no multiple of 8 either
   /// (GPT-2's 50257, which only tensor parallelism pads); 0: no difference.
   double misaligned_head = 0;
+  /// Share longer that products and attention take in training than kernels that were measured
+  /// alone, and that products in types of 8 and 4 bits take beyond that.
+  double product_slowdown = 0, narrow_slowdown = 0;
   double beside_exchanges = 0;  ///< share longer that products take where exchanges go beside them
   double operand_traffic = 0;   ///< times that products' operands pass memory with no overlap
   double forward_traffic = 0;   ///< bytes per token and hidden element of a layer's F

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "models/device.hpp"
+#include "models/kernels/collective_laws.hpp"
 
 #include <limits>
 #include <map>
@@ -87,6 +88,7 @@ struct NodeSpec {
   LinkSpec inter;                ///< one NIC
   int nics_per_node = 1;
   NicPlace nic_place = NicPlace::direct;
+  std::vector<MeasuredCollective> measured;  ///< on these links; empty: by links and latencies
 
   /// The NIC of a GPU, by its number in the node: shared evenly by consecutive GPUs.
   int nic_of(int local) const { return local * nics_per_node / devices_per_node; }

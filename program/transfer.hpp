@@ -11,6 +11,7 @@
 
 #include "program/recipe.hpp"
 
+#include <cmath>
 #include <compare>
 #include <cstdint>
 #include <string>
@@ -27,13 +28,17 @@ struct LinkFlow {
 /// The links that any of these flows crosses, each once.
 std::vector<int> crossed_by(const std::vector<LinkFlow>& flows);
 
-/// What a collective takes while its links carry nothing else: so much a call and a byte.
+/// What a collective takes while its links carry nothing else: so much a call and a byte, joined as
+/// (call^join + bytes^join)^(1/join). 1 is their sum; measured libraries have less, as the
+/// protocols of middle sizes reach neither the latency of small ones nor the rate of large ones.
 struct CollectivePrice {
-  double call_s = 0, s_per_byte = 0;
+  double call_s = 0, s_per_byte = 0, join = 1;
   auto operator<=>(const CollectivePrice&) const = default;
 
   double seconds(double bytes, double calls = 1) const {
-    return calls * call_s + bytes * s_per_byte;
+    if (join == 1 || bytes <= 0) return calls * call_s + bytes * s_per_byte;
+    const double flow_s = bytes / calls * s_per_byte;
+    return calls * std::pow(std::pow(call_s, join) + std::pow(flow_s, join), 1 / join);
   }
   /// Returns the seconds of a segment that exchanges, over all times.
   double seconds(const Segment& segment) const {
@@ -48,6 +53,14 @@ struct Transfer {
     std::vector<LinkFlow> flows;
     double latency_s = 0;
     double s_per_byte = 0;  ///< of the bytes of the Transfer, its links for itself
+    double join = 1;        ///< of latency and bytes (CollectivePrice)
+    double pace = 1;        ///< what its flows occupy the links with, over the bytes that move
+
+    CollectivePrice price() const { return {latency_s, s_per_byte, join}; }
+    /// Returns the seconds from its last flow's end to its own.
+    double after_s(double bytes, double calls) const {
+      return join == 1 ? calls * latency_s : price().seconds(bytes, calls) - bytes * s_per_byte;
+    }
   };
 
   Kind kind = Kind::message;
@@ -69,11 +82,13 @@ struct Transfer {
     if (kind == Kind::message) return bytes / bytes_per_s + latency_s;
     if (kind == Kind::norm) return latency_s;
     double seconds = 0;
-    for (const Phase& phase : phases) seconds += bytes * phase.s_per_byte + phase.latency_s;
+    for (const Phase& phase : phases) seconds += bytes * phase.s_per_byte + phase.after_s(bytes, 1);
     return seconds;
   }
-  /// Returns the price of a collective, phase after phase.
+  /// Returns the price of a collective, phase after phase; of several that are joined otherwise
+  /// than as a sum no more than they take.
   CollectivePrice price() const {
+    if (phases.size() == 1) return phases[0].price();
     CollectivePrice sum;
     for (const Phase& phase : phases) {
       sum.call_s += phase.latency_s;

@@ -139,7 +139,9 @@ Differences differences(const Scenario& s, const Replaced& replaced, const LinkR
   d.add(replaced.stack, 32, "numbers of the stack changed");
   d.add(replaced.chip, 16, "numbers of the device changed");
   d.add(!s.unlike.kind.empty(), 16, "with devices of several kinds");
-  d.add(type != "fp16" && type != "bf16", 8, "in " + type);
+  d.add(type != "fp16" && type != "bf16" && (type == "fp32" || !m.narrow), 8, "in " + type);
+  d.add(s.transformer->experts.has_value() != m.experts, 8,
+        m.experts ? "without experts" : "with experts");
   d.add(!s.missing.empty(), 8, "parts left out");
   d.add((s.mesh.size(Axis::context) > 1) != m.context, 4,
         m.context ? "sequences not divided" : "sequences divided");

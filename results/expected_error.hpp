@@ -25,6 +25,8 @@ struct MeasuredRuns {
   bool profiled;                                   ///< times of layers were measured
   bool fitted;                                     ///< the stack's numbers have seen these runs
   bool carried;                                    ///< the stack was fitted on another chip alone
+  bool experts;                                    ///< of mixtures of experts
+  bool narrow;                                     ///< some of them in types of 8 or 4 bits
   double within_bytes_per_s, between_bytes_per_s;  ///< of a GPU's links; 0: not compared
   int runs;
   double median, p90;                        ///< shares by which times were off; p90 0: unknown

@@ -339,7 +339,8 @@ void add_links(const Simulation& s, Result& r) {
                   at_position(placement, s.scenario.costs, position, &StageCosts::reduced_bytes)) *
               s.program.updates(placement.stages_at(position).front());
     }
-    for (const Transfer::Phase& phase : transfer.phases) add_flows(phase.flows, bytes, r);
+    for (const Transfer::Phase& phase : transfer.phases)
+      add_flows(phase.flows, bytes / phase.pace, r);
   }
   for (std::size_t l = 0; l < s.timeline->peak_flows.size(); ++l)
     r.links[l].peak_flows = r.links[l].bytes > 0 ? s.timeline->peak_flows[l] : 0;

@@ -665,6 +665,13 @@ const std::vector<KeyRow>& table() {
       {"stack", "misaligned_head", T::quantity,
        "the same of the LM head where a rank's part of the vocabulary is no multiple of 8",
        D::fraction},
+      {"stack", "product_slowdown", T::quantity,
+       "share longer that products and attention take in training than kernels measured alone "
+       "(`kernels: measured`); default 0",
+       D::fraction},
+      {"stack", "narrow_slowdown", T::quantity,
+       "share longer that products in types of 8 and 4 bits take beyond that; default 0",
+       D::fraction},
       {"stack", "beside_exchanges", T::quantity,
        "share longer that a layer's products take where tensor exchanges go beside them, which "
        "occupy multiprocessors; default 0",

@@ -15,6 +15,8 @@ constexpr StackNumber kNumbers[] = {
     {"attention_efficiency", &StackSpec::attention_efficiency, Dimension::fraction, true},
     {"misaligned_attention", &StackSpec::misaligned_attention, Dimension::fraction, true},
     {"misaligned_head", &StackSpec::misaligned_head, Dimension::fraction, true},
+    {"product_slowdown", &StackSpec::product_slowdown, Dimension::fraction, true},
+    {"narrow_slowdown", &StackSpec::narrow_slowdown, Dimension::fraction, true},
     {"beside_exchanges", &StackSpec::beside_exchanges, Dimension::fraction, true},
     {"operand_traffic", &StackSpec::operand_traffic, Dimension::number, true},
     {"forward_traffic", &StackSpec::forward_traffic, Dimension::number, true},
@@ -113,6 +115,8 @@ void apply_to_cluster(const StackSpec& stack, Cluster& cluster) {
     node.inter.latency_s = stack.link_latency_s.value_or(node.inter.latency_s);
     node.device.allocator_slack = stack.allocator_slack.value_or(node.device.allocator_slack);
     if (auto times = stack.measured_kernels ? load_kernel_times(node.device) : std::nullopt) {
+      if (node.attachment == Attachment::port)  // of the links' rate, not of the share reached
+        node.measured = collective_laws(*times, node.intra.bytes_per_s / stack.link_efficiency);
       scale_to_machine(node.device, *times);
       node.device.kernel_times = std::make_shared<const KernelTimes>(*std::move(times));
     }

@@ -35,8 +35,11 @@ Carrier::Carrier(const SimulationInput& input, const Lockstep& lockstep, FlowNet
   flows_.done = [this](std::size_t lane, std::uint32_t tag) {
     const std::uint32_t transfer = of_lane_[lane];
     const std::size_t phase = lane - carried_[transfer].first_lane;
-    const double latency_s = input_.traffic[transfer].phases[phase].latency_s;
-    continue_at_(now_ + carried_[transfer].calls * latency_s, transfer, tag);
+    const Carried& carried = carried_[transfer];
+    const Transfer::Phase& ended = input_.traffic[transfer].phases[phase];
+    const double after_s =
+        carried.after_s < 0 ? ended.after_s(carried.bytes, carried.calls) : carried.after_s;
+    continue_at_(now_ + after_s, transfer, tag);
   };
 }
 
@@ -62,6 +65,7 @@ void Carrier::send(std::uint32_t number, double bytes, double occupied_s, std::u
                    double now, double calls) {
   Carried& carried = carried_[number];
   carried.calls = calls;
+  carried.after_s = -1;
   const Transfer& transfer = input_.traffic[number];
   const bool message = transfer.kind == Transfer::Kind::message;
   if (flows(number)) {
@@ -84,6 +88,8 @@ void Carrier::resume(std::uint32_t number, double bytes, double end_s, std::uint
   Carried& carried = carried_[number];
   carried.calls = calls;
   carried.phase = input_.traffic[number].phases.size() - 1;
+  const Transfer::Phase& last = input_.traffic[number].phases.back();
+  carried.after_s = last.join == 1 ? -1 : std::max(0.0, end_s - now - bytes * last.s_per_byte);
   if (!flows(number) || bytes <= 0) return continue_at_(end_s, number, tag);
   carried.bytes = bytes;
   now_ = now;

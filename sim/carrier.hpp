@@ -62,7 +62,8 @@ class Carrier {
     std::size_t first_lane = kNoLane;  // of its phases; none: a timer
     std::size_t phase = 0;             // of the flows on their way; a message has one
     double bytes = 0, calls = 1;
-    double free_at = 0;  // of a message on a timer
+    double after_s = -1;  // from its last flow's end; less than 0: as its phase says
+    double free_at = 0;   // of a message on a timer
   };
 
   bool must_flow(const Transfer& transfer, bool always);

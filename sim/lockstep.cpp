@@ -30,7 +30,7 @@ bool alike(const Transfer& a, const Transfer& b) {
          same(a.bytes_per_s, b.bytes_per_s) &&
          std::ranges::equal(a.phases, b.phases, [](const auto& x, const auto& y) {
            return same(x.latency_s, y.latency_s) && same(x.s_per_byte, y.s_per_byte) &&
-                  x.flows.size() == y.flows.size();
+                  x.join == y.join && x.flows.size() == y.flows.size();
          });
 }
 

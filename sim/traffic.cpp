@@ -47,10 +47,11 @@ double rate_alone(const std::vector<LinkFlow>& flows, const std::vector<NetworkL
 /// Do the GPUs of a position exchange along it, whichever devices they belong to?
 bool of_positions(Axis axis) { return axis == Axis::data || axis == Axis::expert; }
 
-double shares(const std::vector<LinkFlow>& flows) {
+/// Returns the bytes that all flows of a phase move, over the bytes of its Transfer.
+double shares(const Transfer::Phase& phase) {
   double sum = 0;
-  for (const LinkFlow& flow : flows) sum += flow.bytes;
-  return sum;
+  for (const LinkFlow& flow : phase.flows) sum += flow.bytes;
+  return sum / phase.pace;
 }
 
 /// Who sends which share of a microbatch to whom: rank to rank, and replica to replica as their
@@ -137,7 +138,7 @@ void Traffic::add_messages(const Program& program, const Mesh& mesh, Network& ne
     message.backward = backward;
     message.phases.push_back(routed(flows, backward, network));
     message.latency_s = message.phases[0].latency_s;
-    message.sent_per_byte = shares(message.phases[0].flows);
+    message.sent_per_byte = shares(message.phases[0]);
     ++messages_;
   };
   for (std::uint32_t turn = 0; turn < width_; ++turn) {
@@ -235,6 +236,8 @@ void Traffic::add_groups_of_positions(const AxisCollective& of, const Program& p
           own.resize(phases.size());
           own[i].latency_s = whole[i].latency_s;
           own[i].s_per_byte = whole[i].s_per_byte;
+          own[i].join = whole[i].join;
+          own[i].pace = whole[i].pace;
         }
       }
       for (std::size_t f = 0; f < phases[i].flows.size(); ++f)
@@ -245,7 +248,7 @@ void Traffic::add_groups_of_positions(const AxisCollective& of, const Program& p
   }
   for (std::size_t t = first; t < transfers_.size(); ++t)
     for (const Transfer::Phase& phase : transfers_[t].phases)
-      transfers_[t].sent_per_byte += shares(phase.flows);
+      transfers_[t].sent_per_byte += shares(phase);
 }
 
 void Traffic::add_collectives(const AxisCollective& of, const Program& program,
@@ -256,7 +259,8 @@ void Traffic::add_collectives(const AxisCollective& of, const Program& program,
   if (!host && !by_position && mesh.size(of.axis) == 1) return;
   ranks_[index(static_cast<int>(of.axis))] = std::max(2, ranks(of.axis));
   const auto alike = std::ranges::find_if(collectives_, [&](const AxisCollective& known) {
-    return !host && known.axis == of.axis && flows_alike(known.what, of.what);
+    return !host && known.axis == of.axis && flows_alike(known.what, of.what) &&
+           cluster.measured.empty();  // a library takes its own time for each
   });
   const std::optional<std::uint32_t> known =
       alike == collectives_.end() ? std::nullopt : std::optional(collective_of(0, *alike));
@@ -287,7 +291,7 @@ void Traffic::add_collectives(const AxisCollective& of, const Program& program,
           host_copies(mesh.gpus[index(device)], of.what == Collective::copy_out, network)};
     else
       ring.phases = priced(phases_of({of.what}, mesh.groups(device, of.axis), node_of), network);
-    ring.sent_per_byte = shares(ring.phases[0].flows);
+    ring.sent_per_byte = shares(ring.phases[0]);
   }
 }
 

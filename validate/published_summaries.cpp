@@ -234,7 +234,7 @@ class SummaryRow {
     write_job(gpu, gpus, d);
     set("base_model", std::string(mixture.model));
     if (mixture.model == "deepseek-v3-671b") set("mtp", "1");
-    set("stack", "megatron-kernels");
+    set("stack", "nemo");
     set_count("ep", ep);
     set("expert_exchange", "once-per-node");
     set("expert_overlap", d.chunks > 1 ? "1" : "0");

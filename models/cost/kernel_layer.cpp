@@ -9,6 +9,14 @@ namespace penstock {
 namespace {
 
 constexpr double kMasterSumBytes = 4;
+constexpr double kLargeSide = 8192;  // of a product that fills a device
+
+/// Returns how much longer products of a class take in training than measured kernels of this type:
+/// a step is no burst, and a stack says what else.
+double training_pace(const StageJob& job, ProductClass of, const std::string& type) {
+  const double narrow = job.model.is_narrow(of) ? 1 + job.stack.narrow_slowdown : 1;
+  return job.device.kernel_times->sustained(type) * (1 + job.stack.product_slowdown) * narrow;
+}
 
 /// Returns the type of measured kernels of a class of products.
 std::string kernel_type(const TransformerSpec& model, ProductClass of) {
@@ -24,12 +32,18 @@ bool add_products(const StageJob& job, ProductClass of, double tokens, double ro
   const auto shape = [&](ProductPass pass) { return pass_shape(pass, tokens, rows, columns); };
   const auto forward = times.product_s(type, shape(ProductPass::forward));
   if (!forward) return false;
-  const double longer = times.sustained(type);  // a training step is no burst
+  const double longer = training_pace(job, of, type);
   sum.forward_s += longer * *forward;
   sum.input_s += longer * *times.product_s(type, shape(ProductPass::input));
   const double sum_bytes = std::min(kMasterSumBytes, job.model.bytes.gradients);
   sum.weight_s += longer * *times.accumulated_s(type, shape(ProductPass::weight), sum_bytes);
   return true;
+}
+
+/// Returns what a FLOP of large dense products of this type takes; 0 where none were measured.
+double seconds_per_flop(const KernelTimes& times, const std::string& type) {
+  const ProductShape large{kLargeSide, kLargeSide, kLargeSide};
+  return times.product_s(type, large).value_or(0) / (2 * large.m * large.n * large.k);
 }
 
 /// Adds the grouped products of routed experts, as measured where one GPU has all experts of a
@@ -63,7 +77,13 @@ bool add_experts(const StageJob& job, KernelLayer& sum) {
     if (m.again_with.overlaps(LayerPart::moe) && m.kind == Module::Kind::elementwise &&
         !m.again_with.overlaps(LayerPart::shared_experts))
       moved += tokens * model.element_bytes() * static_cast<double>(m.moved.divided);
-  const double products_s = std::max(0.0, *seconds - moved / bytes_per_s);
+  // They were measured in bursts and with weights that nobody filled, which draw little power: they
+  // reach no more than dense products do.
+  const double burst_s = std::max(0.0, *seconds - moved / bytes_per_s);
+  const double products_s =
+      training_pace(job, ProductClass::experts, type) *
+      std::max(burst_s, job.forward.class_flops[static_cast<std::size_t>(ProductClass::experts)] /
+                            job.tensor.degree * seconds_per_flop(times, type));
   sum.experts_s = products_s;
   sum.forward_s += products_s;
   sum.input_s += products_s;
@@ -87,7 +107,7 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
   auto seconds = times.attention_s(kind, kernel_type(model, ProductClass::attention), shape);
   if (!seconds) seconds = times.attention_s(kind, model.compute_type, shape);  // assumed no faster
   if (!seconds) return;
-  *seconds *= steps;
+  *seconds *= steps * (1 + job.stack.product_slowdown);
   sum.attention_s = *seconds;
   sum.attention_backward_s = times.attention_backward * *seconds;
 }

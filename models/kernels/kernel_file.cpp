@@ -91,6 +91,7 @@ void each_field(Like<KernelTimes> auto& t, auto&& visit) {
   visit("multiprocessors", t.multiprocessors, FieldRange{1, 1e6});
   visit("attention_backward", t.attention_backward, FieldRange{0, 100});
   VISIT_FIELDS(visit, t, streams, products, experts, attention, collectives);
+  visit("link_bytes_per_s", t.link_bytes_per_s, kRate);
 }
 
 namespace {

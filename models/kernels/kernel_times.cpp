@@ -262,7 +262,6 @@ KernelTimes assumed_times(KernelTimes times, double peak_flops_per_s, double mem
   }
   for (KernelPoints& points : times.streams)
     for (double& size : points.bytes) scale(bytes, size);
-  times.collectives.clear();  // of links, which peaks do not tell
   scale(flops, times.peak_flops_per_s);
   scale(bytes, times.memory_bytes_per_s);
   return times;

@@ -135,6 +135,9 @@ struct KernelTimes {
   std::vector<ExpertsLaw> experts;
   std::vector<AttentionLaw> attention;
   std::vector<KernelPoints> collectives;
+  /// Bytes per second that a GPU can send to the others of its node, by data sheet, where the
+  /// collectives were measured; none: they were not.
+  std::optional<double> link_bytes_per_s;
 
   /// Returns the seconds of a product of operands of this type (of fp16 as of bf16); none where
   /// that was not measured. So for all of them.

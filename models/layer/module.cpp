@@ -362,6 +362,10 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
     const double saved = norm_casts && cast_bytes(m.of) > 0 ? 2 * element_bytes_ : 0;
     work.cast_bytes += of_rank(m.input(), cast_bytes(m.of) - saved);
     work.cast_back_bytes += cast(m.result(), m.of);
+    // What is gathered of an input that was cast is transposed for the gradient of the weights.
+    if (cast_bytes(m.of) > 0 && bytes_of(m.of) < element_bytes_)
+      work.cast_back_bytes +=
+          of_operand(m.input(), 2 * bytes_of(m.of)) - of_rank(m.input(), 2 * bytes_of(m.of));
   }
   return work;
 }

@@ -68,6 +68,50 @@ TEST(Price, OnUnlimitedLinksIsLatencyAlone) {
   EXPECT_EQ(price({}, {first_gpus(3)}, cluster), (CollectivePrice{2, 0}));
 }
 
+/// A node in which an all-gather among 4 was measured: 2 s and 3 s a byte, joined by their roots.
+Cluster measured_node(int nodes) {
+  Cluster cluster = ported(nodes, 4);
+  cluster.measured = {{Collective::all_gather, 2, {1, 2, 0.5}},
+                      {Collective::all_gather, 4, {2, 3, 0.5}}};
+  return cluster;
+}
+
+TEST(Price, WithinANodeIsWhatWasMeasured) {
+  const auto gather_s = [](const GpuGroups& groups, int nodes, double bytes, double calls = 1) {
+    return price({Collective::all_gather}, groups, measured_node(nodes)).seconds(bytes, calls);
+  };
+  const auto joined = [](double a, double b) { return std::pow(std::sqrt(a) + std::sqrt(b), 2); };
+  EXPECT_DOUBLE_EQ(gather_s({{0, 1, 2, 3}}, 1, 24), joined(2, 72));
+  EXPECT_DOUBLE_EQ(gather_s({{0, 1, 2, 3}}, 1, 24, 3), 3 * joined(2, 24));
+  EXPECT_DOUBLE_EQ(gather_s({{0, 1}, {2, 3}}, 1, 24), joined(1, 48)) << "side by side";
+  // Among 3: the rate at which bytes leave a GPU of two, halfway between the latencies.
+  EXPECT_DOUBLE_EQ(gather_s({{0, 1, 2}}, 1, 24), joined(1.5, 24 * 2 * (2.0 / 3) / (1.0 / 2)));
+  // Over nodes, of another kind, or of two sizes at once: the links say it.
+  EXPECT_DOUBLE_EQ(gather_s({{0, 1, 4, 5}}, 2, 24),
+                   price({Collective::all_gather}, {{0, 1, 4, 5}}, ported(2, 4)).seconds(24));
+  EXPECT_DOUBLE_EQ(price({}, {{0, 1, 2, 3}}, measured_node(1)).seconds(24),
+                   price({}, {{0, 1, 2, 3}}, ported(1, 4)).seconds(24));
+  EXPECT_DOUBLE_EQ(gather_s({{0, 1}, {2}}, 1, 24), joined(1, 48)) << "one alone gathers nothing";
+}
+
+TEST(Price, OfFasterLinksScalesWhatWasMeasuredButNotItsLatency) {
+  Cluster cluster = measured_node(1);
+  scale_bandwidth(cluster, 2, LinkClass::between_nodes);
+  EXPECT_EQ(cluster.measured[1].price, (CollectivePrice{2, 3, 0.5}));
+  scale_bandwidth(cluster, 2, LinkClass::within_nodes);
+  EXPECT_EQ(cluster.measured[1].price, (CollectivePrice{2, 1.5, 0.5}));
+}
+
+TEST(Price, BeyondTheMeasuredNumbersKeepsTheRateAndItsLatencyGrows) {
+  const std::vector<MeasuredCollective> measured = measured_node(1).measured;
+  const auto of = [&](int ranks) {
+    return *measured_price(measured, Collective::all_gather, ranks);
+  };
+  EXPECT_DOUBLE_EQ(of(16).call_s, 2 + 12 * 0.5);
+  EXPECT_DOUBLE_EQ(of(16).s_per_byte, 3 * (15.0 / 16) / (3.0 / 4));
+  EXPECT_FALSE(measured_price(measured, Collective::all_to_all, 4));
+}
+
 TEST(Price, CountsCallsAndBytes) {
   const CollectivePrice one = price({}, {first_gpus(4)}, ported(1, 4));
   EXPECT_DOUBLE_EQ(one.seconds(24, 3), 3 * one.seconds(8));
@@ -86,6 +130,8 @@ TEST(Price, IsNeverBelowTheLeastOfAllPlaces) {
     Cluster cluster = ported(nodes, per_node);
     cluster.attachment = pick(0, 1) == 0 ? Attachment::port : Attachment::pairs;
     cluster.inter.bytes_per_s = std::ldexp(1, pick(-4, 2));
+    if (pick(0, 3) == 0)
+      cluster.measured = {{Collective::all_reduce, 2, {0, std::ldexp(1, pick(-3, 2)), 0.6}}};
     std::vector<int> places = first_gpus(nodes * per_node / apart);
     const int members = pick(1, static_cast<int>(places.size()));
     if (pick(0, 2) > 0) std::ranges::shuffle(places, random);

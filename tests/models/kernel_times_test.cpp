@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What kernels take: laws by hand, corrections at, between and beyond the corners of their grids,
 // and what is wrong with a file.
+#include "models/kernels/collective_laws.hpp"
 #include "models/kernels/kernel_times.hpp"
 
 #include "base/error.hpp"
@@ -236,6 +237,24 @@ std::string file_with(const std::string& products, const std::string& collective
     "memory_bytes_per_s": 1e12, "multiprocessors": 100, "attention_backward": 2.5, "streams": [],
     "products": [)" +
          products + R"(], "experts": [], "attention": [], "collectives": [)" + collectives + "]}";
+}
+
+TEST(CollectiveLaws, GoThroughTheSmallestAndTheLargestSize) {
+  KernelTimes times;
+  const KernelPoints points{
+      "all_gather", 8, {1 << 10, 1 << 20, 16 << 20, 512 << 20}, {1e-5, 1.6e-5, 7.5e-5, 1.4e-3}};
+  times.collectives = {points};
+  EXPECT_TRUE(collective_laws(times, 450e9).empty()) << "on which links is not said";
+  times.link_bytes_per_s = 450e9;
+  const CollectivePrice law = collective_laws(times, 450e9).at(0).price;
+  EXPECT_NEAR(law.seconds(0), 1e-5, 1e-12);
+  EXPECT_NEAR(law.seconds(512 << 20), 1.4e-3, 1e-9);
+  for (std::size_t i = 1; i < points.bytes.size(); ++i)
+    EXPECT_NEAR(law.seconds(points.bytes[i]) / points.seconds[i], 1, 0.15) << points.bytes[i];
+  // On links of half the rate bytes take twice as long.
+  const CollectivePrice half = collective_laws(times, 225e9).at(0).price;
+  EXPECT_DOUBLE_EQ(half.s_per_byte, 2 * law.s_per_byte);
+  EXPECT_DOUBLE_EQ(half.call_s, law.call_s);
 }
 
 TEST(KernelTimes, AFileSaysAllThatIsWrongWithIt) {

@@ -122,6 +122,9 @@ struct Player {
   }
   void cast_gradient(const Product& p) {
     add_cast(p.name, (by_columns(p) ? m() : whole_rows()) * p.n, cast_bytes(p.of));
+    // The rows that other ranks cast are read and written once more, transposed.
+    const bool narrow = cast_bytes(p.of) > 0 && operand(p.of) < e();
+    if (by_columns(p) && narrow) add_cast(p.name, (m() - whole_rows()) * p.k, 2 * operand(p.of));
   }
   /// So many pairs of products (F: 1, I: 2), and keys and values that go round as often.
   void add_attention(int pairs) {

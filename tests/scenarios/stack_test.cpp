@@ -89,7 +89,9 @@ TEST(StackKey, SaysWhichNumberWasNotMeasuredOnTheDevice) {
   EXPECT_FALSE(said(kLlama + "stack: none\n", "is assumed"));
   EXPECT_TRUE(said(h200 + "stack: nanotron\n", "'nanotron' was not measured on it"));
   EXPECT_FALSE(said(kLlama + "stack: nanotron\n", "is assumed"));
-  EXPECT_FALSE(said("model: llama-3-8b\ncluster: {base: dgx-b200, nodes: 2}\nstack: megatron\n",
+  const std::string b200 = "model: llama-3-8b\ncluster: {base: dgx-b200, nodes: 2";
+  EXPECT_TRUE(said(b200 + "}\nstack: megatron\n", "is assumed"));
+  EXPECT_FALSE(said(b200 + ", device: {base: b200, matrix_efficiency: 48%}}\nstack: megatron\n",
                     "is assumed"));
 }
 

@@ -143,6 +143,9 @@ RandomJob random_job(std::mt19937_64& random) {
   if (job.cluster.nics_per_node > gpus)
     job.cluster.nics_per_node = job.cluster.fabric.most_nics = gpus;
   if (pick(0, 7) == 0) job.cluster.inter.fifo = true;
+  if (pick(0, 3) == 0)
+    for (const Collective what : {Collective::all_reduce, Collective::all_gather})
+      job.cluster.measured.push_back({what, 4, {0.01, pick(1, 9) / 2e9, pick(5, 10) / 10.0}});
   return job;
 }
 

@@ -135,7 +135,9 @@ TEST(RunTable, ASourceIsAStackAndAGpuItsDevice) {
   };
   const std::string nearest = scenario("SimuMax docs", "\"{\"\"base\"\": \"\"gb200-nvl72\"\"}\"");
   EXPECT_NE(nearest.find("stack: megatron\n"), std::string::npos) << nearest;
-  EXPECT_NE(nearest.find("\"device\":\"B200\""), std::string::npos) << nearest;
+  EXPECT_NE(nearest.find(R"("device":{"base":"b200","matrix_efficiency":"48.2%")"),
+            std::string::npos)
+      << nearest;
   EXPECT_EQ(nearest.find("sequence_parallel"), std::string::npos) << nearest;
   const std::string said = scenario("nanotron", "\"{\"\"device\"\": \"\"H100\"\"}\"");
   EXPECT_NE(said.find("\"device\":\"H100\""), std::string::npos) << said;
@@ -219,7 +221,7 @@ TEST(RunTable, PrecisionIsTheTypeOfProductsAndRecipesGatherNarrowWeights) {
   EXPECT_NE(scenario("somebody", "nvfp4").find("\n  precision: nvfp4\n"), std::string::npos);
   const std::string recipe = scenario("NVIDIA/dgxc-benchmarking 25.04", "fp8");
   EXPECT_NE(recipe.find("precision: {base: fp8, linear_weights: narrow}\n"), std::string::npos);
-  EXPECT_NE(recipe.find("stack: none\n"), std::string::npos);
+  EXPECT_NE(recipe.find("stack: nemo\n"), std::string::npos);
   EXPECT_NE(recipe.find("{gradients: 2}"), std::string::npos);
   EXPECT_NE(scenario("NVIDIA/dgxc-benchmarking 25.04", "mixed-bf16").find("precision: mixed-bf16"),
             std::string::npos);
@@ -364,7 +366,7 @@ TEST(Summaries, AConfigurationOfMlperfIsARunOrSaysWhyNot) {
   EXPECT_EQ(*rows[0].measured_s, 9.59548);
   for (const char* line : {"precision: nvfp4\n", "vocab_size: 32000\n", "stages: 8\n",
                            "\"devices_per_node\":64,\"inter\":{\"nics\":64},\"nodes\":8",
-                           "microbatches: 56\n", "stack: {base: none, cuda_graphs: true}\n"})
+                           "microbatches: 56\n", "stack: {base: nemo, cuda_graphs: true}\n"})
     EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
   EXPECT_EQ(rows[0].scenario.find("tensor_overlap"), std::string::npos);
   for (const char* line :
