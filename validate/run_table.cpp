@@ -113,14 +113,15 @@ struct SourceStack {
 /// forward and backward) by half, as it counts FLOPs that a mask leaves out.
 constexpr std::string_view kSimumaxB200 =
     R"({"base": "b200", "matrix_efficiency": "48.2%", "attention_efficiency": "39.8%"})";
-constexpr SourceStack kSourceStacks[] = {{"nanotron", "nanotron", true},
-                                         {"bigscience", "megatron-deepspeed"},
-                                         {"vTrain", "megatron-deepspeed"},
-                                         {"Megatron-Bridge", "nemo", true, true},
-                                         {"SimuMax", "megatron", false, false, kSimumaxB200},
-                                         {"dgxc-benchmarking", "nemo", true, true},
-                                         {"training_results_v", "nemo", true, true},
-                                         {"pytorch/torchtitan", "torchtitan"}};
+constexpr SourceStack kSourceStacks[] = {
+    {"nanotron", "nanotron", true},
+    {"bigscience", "megatron-deepspeed"},
+    {"vTrain", "megatron-deepspeed"},
+    {"Megatron-Bridge", "nemo", true, true},
+    {"SimuMax", "megatron-b200-node", false, false, kSimumaxB200},
+    {"dgxc-benchmarking", "nemo", true, true},
+    {"training_results_v", "nemo", true, true},
+    {"pytorch/torchtitan", "torchtitan"}};
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX
 
@@ -421,8 +422,8 @@ class RowReader {
   /// their stacks say.
   std::string overlap() {
     const SourceStack* known = source_stack();
-    const bool megatron = known != nullptr && known->stack.starts_with("megatron") &&
-                          known->stack != "megatron-deepspeed";
+    const bool megatron = known != nullptr && known->stack != "megatron-deepspeed" &&
+                          (known->stack.starts_with("megatron") || known->stack == "nemo");
     if (!has("overlap_grad_reduce") && (has("stack") || !megatron)) return "";
     return fmt::format(", overlap: {}", yes("overlap_grad_reduce") ? "backward" : "none");
   }

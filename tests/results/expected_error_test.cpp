@@ -61,7 +61,7 @@ TEST(ExpectedError, OfAnotherKindSaysInWhatItDiffers) {
     EXPECT_TRUE(expected_error_text(error).starts_with("unknown, no such runs were measured"));
     return error.at("differs").get<std::string>();
   };
-  EXPECT_EQ(differs(error_of("megatron", "dgx-h100")), "on H100");
+  EXPECT_EQ(differs(error_of("megatron-b200-node", "dgx-h100")), "on H100");
   EXPECT_EQ(differs(error_of("nanotron", "dgx-h100", ", width: 4", ", precision: fp32")),
             "in fp32");
   EXPECT_EQ(differs(error_of("nanotron", "dgx-h100", ", width: 4", ", missing: its experts")),
@@ -95,7 +95,8 @@ std::vector<std::string> bases(const Json& error) {
 
 /// A stack that was fitted on another chip is off by more than on that one, and so it was measured.
 TEST(ExpectedError, OnAnotherChipSaysWhatCarryingAStackCost) {
-  const Json error = error_of("megatron", "{base: dgx-a100, nodes: 8}", ", width: 8, tensor: 4");
+  const Json error =
+      error_of("megatron-b200-node", "{base: dgx-a100, nodes: 8}", ", width: 8, tensor: 4");
   EXPECT_EQ(bases(error),
             (std::vector<std::string>{
                 "Megatron on 8 B200 (SimuMax, layers of Llama 3)",

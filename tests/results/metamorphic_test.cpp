@@ -182,6 +182,7 @@ std::vector<std::int64_t> peaks(const Simulation& s) {
 
 TEST(Metamorphic, EverythingTwiceAsFastTakesHalfTheTime) {
   for_jobs(1, [](Job job, const Simulation& is, Random& random) {
+    if (job.stack == "megatron") return;  // measured kernels have latencies of their own
     job.compute = job.memory = job.links = job.hosts = random.one_of({2.0, 4.0, 0.5});
     const auto faster = simulated(job);
     ASSERT_TRUE(faster);

@@ -34,7 +34,7 @@ double backward_s(const Simulation& done, std::uint32_t stage, std::uint32_t mic
 
 TEST(StoredMicrobatches, TakeAsLongAsWhereNothingIsRecomputed) {
   const std::string alone = "{base: dgx-a100, intra: {attachment: pairs}}";
-  for (const std::string stack : {"none", "megatron"})
+  for (const std::string stack : {"none", "megatron-b200-node"})
     for (const EngineChoice engine : {EngineChoice::exact, EngineChoice::simgrid}) {
       const Simulation last = simulated("except_last", alone, engine, stack),
                        never = simulated("never", alone, engine, stack),

@@ -285,10 +285,10 @@ TEST(RecomputeByStage, TorchgpipesStoredMicrobatchesAreAsBefore) {
 
 const Base kSetUps[] = {
     {kGpt + "schedule: 1f1b\n", "stages: 4, microbatch_size: 2"},
-    {kGptAlone + "schedule: 1f1b\nstack: megatron\n", "stages: 4"},
+    {kGptAlone + "schedule: 1f1b\nstack: megatron-b200-node\n", "stages: 4"},
     {kGpt + "schedule: zb-h1\n", "stages: 4, microbatches: 8"},
     {kGpt + "schedule: interleaved-1f1b\n", "stages: 4, chunks: 2, microbatches: 4"},
-    {kGptAlone + "schedule: 1f1b\nstack: megatron\n",
+    {kGptAlone + "schedule: 1f1b\nstack: megatron-b200-node\n",
      "stages: 2, tensor: 4, sequence_parallel: true"},
     {kGpt + "schedule: 1f1b\n", "stages: 2, tensor: 2, context: 2"},
 };

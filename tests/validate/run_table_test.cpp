@@ -134,7 +134,7 @@ TEST(RunTable, ASourceIsAStackAndAGpuItsDevice) {
         .scenario;
   };
   const std::string nearest = scenario("SimuMax docs", "\"{\"\"base\"\": \"\"gb200-nvl72\"\"}\"");
-  EXPECT_NE(nearest.find("stack: megatron\n"), std::string::npos) << nearest;
+  EXPECT_NE(nearest.find("stack: megatron-b200-node\n"), std::string::npos) << nearest;
   EXPECT_NE(nearest.find(R"("device":{"base":"b200","matrix_efficiency":"48.2%")"),
             std::string::npos)
       << nearest;
@@ -381,9 +381,9 @@ TEST(Simumax, ACaseIsARunOfAModelOrOfAMixtureOfExperts) {
   const auto rows = parse_run_table(kSimumax, "t.json");
   EXPECT_EQ(rows.at(0).measured_s, 1.758);
   EXPECT_EQ(rows[0].measured_bytes, 68.43 * 1024 * 1024 * 1024);
-  for (const char* line :
-       {"num_layers: 12\n", "seq_length: 32768\n", "  tensor: 2\n", "  context: 4\n",
-        "  width: 1\n", "microbatches: 4\n", "distributed_optimizer: true", "stack: megatron\n"})
+  for (const char* line : {"num_layers: 12\n", "seq_length: 32768\n", "  tensor: 2\n",
+                           "  context: 4\n", "  width: 1\n", "microbatches: 4\n",
+                           "distributed_optimizer: true", "stack: megatron-b200-node\n"})
     EXPECT_NE(rows[0].scenario.find(line), std::string::npos) << line << rows[0].scenario;
   for (const char* line :
        {"base: deepseek-v2\n", "num_layers: 4\n", "first_dense_layers: 1\n", "expert: 8\n"})
