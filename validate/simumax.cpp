@@ -68,6 +68,7 @@ Cells mixture_cells(const Json& row, const SimuMaxMixture& mixture) {
   Cells cells = job_cells(row);
   cells.emplace_back("base_model", mixture.model);
   cells.emplace_back("dense_layers", "1");
+  cells.emplace_back("stack", "nemo");  // its own was fitted on dense layers, memory as well
   cells.emplace_back("ep", degree(row["case"].get<std::string>(), "ep"));
   return cells;
 }
