@@ -253,6 +253,7 @@ std::string plans_table(const FullPlan& full, std::size_t width) {
       text += fmt::format("plan {}: MFU {:.1f} % with causal attention counted by half\n",
                           row.number.substr(0, row.number.find('=')), 100 * j.mfu_causal);
   }
+  if (full.offers.empty()) return text;
   text += recommendation_text(full);
   if (const auto error = expected_error(recommended_offer(full).scenario))
     text += how_sure_text(*error);
@@ -561,8 +562,11 @@ std::string to_text(const FullPlan& full, std::size_t width, bool statistics) {
       "{} on {}\n", base.transformer ? model_text(*base.transformer) : full.model_name(),
       task_text(full));
   for (const std::string& note : full.notes()) out += fmt::format("note: {}\n", note);
-  out +=
-      full.offers.empty() ? no_plan(full) + given_text(full) : offers_text(full, width, statistics);
+  out += full.offers.empty()
+             ? no_plan(full) +
+                   (full.given && full.given->offer ? "\n" + plans_table(full, width) : "") +
+                   given_text(full)
+             : offers_text(full, width, statistics);
   if (!full.compared.empty()) out += "\n" + comparison_table(full.compared);
   if (const std::string notes = planner_notes(full); !notes.empty()) out += "note: " + notes + "\n";
   out += fmt::format("not searched: {}\n", fmt::join(full.not_searched(), "; "));

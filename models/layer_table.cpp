@@ -32,35 +32,20 @@ const std::vector<std::string>& known_columns() {
 struct ColumnAlias {
   std::string_view alias, column;
 };
-constexpr ColumnAlias kAliases[] = {{"name", "layer"},
-                                    {"layer_name", "layer"},
-                                    {"module", "layer"},
-                                    {"op", "layer"},
-                                    {"fwd", "forward"},
-                                    {"fw", "forward"},
-                                    {"forward_time", "forward"},
-                                    {"fwd_time", "forward"},
-                                    {"bwd", "backward"},
-                                    {"bw", "backward"},
-                                    {"backward_time", "backward"},
-                                    {"bwd_time", "backward"},
-                                    {"total", "time"},
-                                    {"total_time", "time"},
-                                    {"latency", "time"},
-                                    {"duration", "time"},
-                                    {"activations", "activation"},
-                                    {"act", "activation"},
-                                    {"output", "activation"},
-                                    {"output_size", "activation"},
-                                    {"saved", "stash"},
-                                    {"stored", "stash"},
-                                    {"kept", "stash"},
-                                    {"parameter", "parameters"},
-                                    {"params", "parameters"},
-                                    {"param", "parameters"},
-                                    {"num_params", "parameters"},
-                                    {"n_params", "parameters"},
-                                    {"weights", "parameters"}};
+constexpr ColumnAlias kAliases[] = {
+    {"name", "layer"},           {"module", "layer"},       {"op", "layer"},
+    {"fwd", "forward"},          {"fw", "forward"},         {"f", "forward"},
+    {"bwd", "backward"},         {"bw", "backward"},        {"b", "backward"},
+    {"latency", "time"},         {"duration", "time"},      {"activations", "activation"},
+    {"act", "activation"},       {"output", "activation"},  {"outputs", "activation"},
+    {"out", "activation"},       {"act_out", "activation"}, {"saved", "stash"},
+    {"stored", "stash"},         {"kept", "stash"},         {"saved_activations", "stash"},
+    {"parameter", "parameters"}, {"params", "parameters"},  {"param", "parameters"},
+    {"weights", "parameters"},   {"weight", "parameters"}};
+
+/// Words that say nothing of which column it is, behind or before another word.
+constexpr std::string_view kPadding[] = {"time", "size", "count",  "num",   "n",    "total",
+                                         "avg",  "mean", "median", "layer", "pass", "memory"};
 
 constexpr double kParameterBytes = 4;  // of a number of parameters: fp32
 
@@ -86,10 +71,20 @@ struct ColumnName {
   std::string column, unit;
 };
 
-/// The column that is called so, or may be.
+/// The column that is called so, or may be: "Forward time", "fwd", "num_params".
 std::string column_called(const std::string& name) {
-  std::string plain = lower_case(name);
-  std::ranges::replace(plain, ' ', '_');
+  std::vector<std::string> words;
+  std::istringstream text(lower_case(name));
+  for (std::string word; std::getline(text, word, '_');) {
+    std::istringstream parts(word);
+    for (std::string part; parts >> part;) words.push_back(part);
+  }
+  const auto is_padding = [](const std::string& word) {
+    return std::ranges::find(kPadding, word) != std::end(kPadding);
+  };
+  if (!std::ranges::all_of(words, is_padding)) std::erase_if(words, is_padding);
+  const std::string plain = fmt::format("{}", fmt::join(words, "_"));
+  if (plain == "total_time") return "time";
   const auto* alias = std::ranges::find(kAliases, plain, &ColumnAlias::alias);
   return alias == std::end(kAliases) ? plain : std::string(alias->column);
 }
@@ -102,6 +97,12 @@ ColumnName named_column(const std::string& header) {
   if (bracket != std::string::npos && !unit.empty()) unit.pop_back();  // the bracket that closes
   while (name.ends_with(' ') || name.ends_with('_')) name.pop_back();
   const std::string column = column_called(name);
+  if (column == "parameters" && lower_case(unit) == "m") return {column, "M"};
+  // Bytes or billions?
+  if (column == "parameters" && lower_case(unit) == "b") return {lower_case(header), ""};
+  for (const char* bytes : {"B", "KB", "MB", "GB", "KiB", "MiB", "GiB"})
+    if (lower_case(unit) == lower_case(bytes)) unit = bytes;
+  if (unit == "bytes") unit = "B";
   if (is_unit(unit, is_time(column) ? Dimension::time : Dimension::bytes)) return {column, unit};
   // A column may be called by its unit alone.
   if (is_unit(header, Dimension::time)) return {"time", header};
@@ -122,10 +123,10 @@ Cell trimmed(const Cell& cell) {
   return {cell.text.substr(first, last + 1 - first), cell.begin + first};
 }
 
-std::vector<Cell> cells_of(const std::string& line) {
+std::vector<Cell> cells_of(const std::string& line, char separator) {
   std::vector<Cell> cells;
   for (std::size_t at = 0;;) {
-    const std::size_t end = std::min(line.find(',', at), line.size());
+    const std::size_t end = std::min(line.find(separator, at), line.size());
     cells.push_back(trimmed({line.substr(at, end - at), at}));
     if (end == line.size()) return cells;
     at = end + 1;
@@ -156,9 +157,11 @@ class TableReader {
       const std::size_t first = text_.find_first_not_of(" \t\r");
       if (first == std::string::npos || text_[first] == '#') continue;
       if (columns_.empty()) {
-        read_header(cells_of(text_));
+        for (const char other : {';', '\t'})
+          if (text_.find(',') == text_.npos && text_.find(other) != text_.npos) separator_ = other;
+        read_header(cells_of(text_, separator_));
       } else {
-        read_layer(cells_of(text_));
+        read_layer(cells_of(text_, separator_));
       }
     }
     if (columns_.empty()) throw InputError(origin_, "has no line with the names of its columns");
@@ -225,6 +228,7 @@ class TableReader {
     std::string why;
     const auto number = parse_number<double>(text);
     if (!number) return parse_quantity(text, dimension, why);
+    if (units_[column] == "M") return *number * 1e6 * kParameterBytes;
     if (!units_[column].empty()) return parse_quantity(text + " " + units_[column], dimension, why);
     if (columns_[column] == "parameters") return *number * kParameterBytes;
     return parse_quantity(text, dimension, why);
@@ -261,6 +265,7 @@ class TableReader {
   }
 
   std::string origin_, text_;
+  char separator_ = ',';
   int line_ = 0;
   std::vector<std::string> columns_, units_;  // a unit: of cells that have none
   std::vector<Diagnostic> wrong_;

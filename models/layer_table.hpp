@@ -7,8 +7,9 @@
 //   conv1,1.5 ms,3.1 ms,98 MiB,37 KB
 //
 // A unit may stand in the first line instead, for all cells that have none (`forward [ms]`,
-// `fwd_ms`, `act (MB)`), and columns may have their usual other names (fwd, bwd, act, params). A
-// bare number of parameters counts them, 4 bytes each. `time` may stand for forward and backward
+// `fwd_ms`, `act (MB)`), and columns may have their usual other names (fwd, bwd, act, params,
+// "Forward time", num_params), separated by semicolons or tabs, too. A bare number of parameters
+// counts them, 4 bytes each (`params [M]`: millions). `time` may stand for forward and backward
 // together (a third and two thirds of it). `activation` (the layer's output), `stash` (what it
 // keeps for its backward beside the output) and `parameters` (fp32 bytes) may be left out; they are
 // then zero. Blank lines and lines that begin with '#' are skipped. `load_pipedream_profile` takes

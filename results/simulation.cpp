@@ -291,6 +291,14 @@ void add_notes(const Simulation& s, Result& r) {
                     "of the whole run",
                     updates_for_steady_state(s.program)));
   }
+  const StackSpec& stack = s.scenario.stack;
+  constexpr double kMuchOfAnUpdate = 0.2;
+  if (s.scenario.transformer && r.iteration_time_s &&
+      stack.iteration_overhead_s > kMuchOfAnUpdate * *r.iteration_time_s)
+    r.notes.push_back(fmt::format(
+        "{} of each update are no op's: software '{}' took them in what it was fitted on ({}), "
+        "where updates were longer; here it may take less",
+        format_time(stack.iteration_overhead_s), stack.name, stack.fitted_on));
 }
 
 /// Bytes that these flows take over each link when `bytes` move in all.

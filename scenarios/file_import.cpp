@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 namespace penstock {
 namespace {
@@ -137,7 +138,10 @@ std::string import_profile(const std::string& path, const std::string& devices) 
 }
 
 bool is_layer_table(const std::string& text) {
-  const std::string head = lower_case(text.substr(0, text.find('\n')));
+  std::istringstream lines(text);
+  std::string head;
+  while (std::getline(lines, head) && (head.empty() || head[0] == '#' || head[0] == '\r')) continue;
+  head = lower_case(head);
   return std::ranges::any_of(
       std::initializer_list<const char*>{"layer", "time", "forward", "backward", "activation",
                                          "fwd", "name"},

@@ -358,6 +358,7 @@ void read_deepspeed(const Value& config, OptionReader& out) {
     out.add_option("grad-accum-dtype", *sum, "data_types.grad_accum_dtype");
   add("gradient-accumulation-steps", entry(&config, "gradient-accumulation-steps"),
       "gradient_accumulation_steps");
+  if (!out.has_option("zero-stage")) out.add_option("zero-stage", "0", config, "zero_optimization");
 }
 
 bool is_neox(const Value& document) {
@@ -552,12 +553,14 @@ void read_deepspeed_config(MegatronJob& job) {
   const auto file = file_of(job, "deepspeed-config");
   if (!file) return;
   const auto& [name, path] = *file;
-  if (path.empty()) {
+  const auto written = job.written.find(fs::path(name).lexically_normal().string());
+  const bool is_written = written != job.written.end();
+  if (path.empty() && !is_written) {
     job.notes.push_back(
         fmt::format("what '{}' says is missing: it is not beside the script", printable(name)));
     return;
   }
-  const Value config = load_document(path);
+  const Value config = is_written ? parse_document(written->second, name) : load_document(path);
   OptionReader out(job);
   for (const auto& [theirs, ours] :
        {std::pair{"train-micro-batch-size-per-gpu", "micro-batch-size"},

@@ -27,6 +27,7 @@ struct MegatronJob {
   std::vector<std::string> notes{};     ///< what was assumed
   bool is_script = true, by_deepspeed = false;
   ScriptSurroundings defined{};
+  std::map<std::string, std::string> written{};  ///< files that the script writes
 };
 
 /// Returns whether a file of JSON or YAML has keys of a job's, rather than a model's alone.
@@ -42,8 +43,8 @@ void read_flag_file(const std::string& text, MegatronJob& job);
 /// Adds what the file of --yaml-cfg says. Throws InputError where it is not beside the script.
 void read_yaml_cfg(MegatronJob& job);
 
-/// Adds what the file of --deepspeed-config says, where it lies beside the script: it counts before
-/// flags that say the same.
+/// Adds what the file of --deepspeed-config says, where the script writes it or it lies beside it:
+/// it counts before flags that say the same.
 void read_deepspeed_config(MegatronJob& job);
 
 }  // namespace penstock

@@ -72,6 +72,15 @@ bool ImportNotes::mentions(const std::string& name) const {
   return at != last_.end() && !is_off(at->second);
 }
 
+bool ImportNotes::denies(const std::string& name, const std::string& meaning) {
+  const auto at = last_.find(name);
+  if (at == last_.end() || !is_off(at->second) || options_[at->second].values[0] == "null")
+    return false;
+  kinds_[at->second] = Kind::understood;
+  meanings_[at->second] = meaning;
+  return true;
+}
+
 ScriptOption* ImportNotes::find(const std::string& name, const std::string& meaning) {
   if (!mentions(name)) return nullptr;
   const std::size_t at = last_.at(name);
@@ -223,13 +232,17 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
   for (const std::string& other : names)
     if (other.starts_with(section) && other.find('.', section.size()) == other.npos)
       keys.push_back(other.substr(section.size()));
-  const std::string meant = nearest(key, keys);
+  std::string meant = nearest(key, keys);
   constexpr std::size_t kSlips = 2, kLettersOfASlip = 4;  // more is another word
   const std::size_t slips = std::min(kSlips, key.size() / kLettersOfASlip);
-  return meant.empty() || meant == folded(key) ||
-                 edit_distance(folded(key), folded(meant)) > static_cast<int>(slips)
-             ? ""
-             : fmt::format("did you mean {}{}{}?", dashes_, section, meant);
+  if (meant.empty() || meant == folded(key) ||
+      edit_distance(folded(key), folded(meant)) > static_cast<int>(slips)) {
+    constexpr std::size_t kLettersOfAStem = 7;  // of a name that is cut short: "seq-len"
+    const auto whole = std::ranges::find_if(
+        keys, [&](const std::string& k) { return k.starts_with(key) && k.size() > key.size(); });
+    meant = key.size() < kLettersOfAStem || whole == keys.end() ? "" : *whole;
+  }
+  return meant.empty() ? "" : fmt::format("did you mean {}{}{}?", dashes_, section, meant);
 }
 
 /// Returns the place of an option, still without a message.

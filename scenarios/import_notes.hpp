@@ -58,6 +58,8 @@ class ImportNotes {
   std::vector<std::string> words(const std::string& name, const std::string& meaning);
   bool has(const std::string& name, const std::string& meaning);
   bool mentions(const std::string& name) const;
+  /// Returns whether a switch is turned off where it stands, which is understood as `meaning`.
+  bool denies(const std::string& name, const std::string& meaning);
   /// Returns what number() does; where it is not there, or has no such value, head() asks for it.
   std::int64_t needed(const std::string& name, const std::string& meaning);
   /// Returns a product, at most 10^9: head() throws where it is more. `what` it counts: "GPUs".

@@ -77,7 +77,7 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "stages", T::integer,
        "devices in a pipeline (depth, p); default: all of the cluster; data-parallel and asp take "
        "1",
-       1, "pipeline_model_parallel_size|depth|pp"},
+       1, "pipeline_model_parallel_size|pipeline_parallel_size|pipeline_parallel|depth|pp"},
       {"pipeline", "chunks", T::integer,
        "virtual stages per device (v); default: what is usual for the schedule (1, or 2)", 1,
        "virtual_pipeline_model_parallel_size|num_chunks|vp|vpp"},
@@ -100,17 +100,17 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "width", T::counts,
        "replicas of every stage, or a list with those of each (microbatches go round-robin over "
        "them); default 1; data-parallel, asp: all of the cluster",
-       1, "data_parallel_size|dp"},
+       1, "data_parallel_size|data_parallel|dp"},
       {"pipeline", "tensor", T::integer,
        "GPUs that share every stage (tensor-parallel degree, t), neighbours, as Megatron divides a "
        "layer; default 1",
-       1, "tensor_model_parallel_size|tp"},
+       1, "tensor_model_parallel_size|tensor_parallel_size|tensor_parallel|tp"},
       {"pipeline", "context", T::integer,
        "groups of GPUs that share every sequence (context-parallel degree, c): each has s/c "
        "tokens, and keys and values go round between them while attention is computed (ring "
        "attention, causal work balanced); a stage then has tensor x context GPUs per replica; "
        "default 1",
-       1, "context_parallel_size|cp"},
+       1, "context_parallel_size|context_parallel|cp"},
       {"pipeline", "expert", T::integer,
        "GPUs of a position, of all its replicas, that divide the experts of a layer "
        "(expert-parallel "
@@ -186,7 +186,7 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "recompute", T::choice_per_stage,
        "activations made again in the backward, of all stages alike or of each as listed: virtual "
        "stages 0 to p v - 1 (chimera, dualpipe: p - 1), as op tokens number them; default none",
-       "none|selective|full", "activation_checkpointing"},
+       "none|selective|full", "activation_checkpointing|gradient_checkpointing"},
       {"pipeline", "recompute_modules", T::choice_sets,
        "where recompute is selective: which parts of a layer, as Megatron's --recompute-modules: a "
        "list for all stages, such as [core_attn, mlp], or a list of such lists, one per virtual "

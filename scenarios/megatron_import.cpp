@@ -133,11 +133,11 @@ class Import : public ImportNotes {
     const TransformerSpec spec = load_model(given_model_);
     layers_ = spec.num_layers;
     shape_ = spec;
-    for (const char* flag :
-         {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads",
-          "group-query-attention", "num-query-groups", "num-key-value-heads", "kv-channels",
-          "vocab-size", "padded-vocab-size", "tokenizer-type", "tokenizer-model", "swiglu",
-          "untie-embeddings-and-output-weights", "use-checkpoint-args"})
+    for (const char* flag : {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads",
+                             "group-query-attention", "num-query-groups", "num-key-value-heads",
+                             "kv-channels", "vocab-size", "padded-vocab-size", "pad-vocab-size-to",
+                             "tokenizer-type", "tokenizer-model", "swiglu",
+                             "untie-embeddings-and-output-weights", "use-checkpoint-args"})
       has(flag, "nothing: --model says it");
     const bool is_file = std::filesystem::is_regular_file(given_model_);
     return fmt::format(
@@ -304,6 +304,10 @@ class Import : public ImportNotes {
     for (const char* flag : {"use-flash-attn", "use-flash-attn-v1", "use-flash-attn-v2",
                              "use-flash-attn-triton", "use-flash-attn-builder"})
       flash = has(flag, "model.flash_attention: true") || flash;
+    // Of Transformer Engine's kernels flash and cuDNN's fused one keep no probabilities.
+    const std::string backend = lower_case(word("attention-backend", "model.flash_attention"));
+    if (backend.ends_with("unfused") || backend == "local") return false;
+    if (backend.empty() || backend == "auto") ignore("attention-backend");
     // Transformer Engine, which is the default, has it; of 2021's flags none knows it.
     const std::string implementation = word("transformer-impl", "model.flash_attention");
     if (flash || implementation == "transformer_engine") return true;
@@ -350,15 +354,20 @@ class Import : public ImportNotes {
 
   /// Returns the keys of experts, with Megatron-LM's defaults.
   std::string experts(std::int64_t dense) {
+    const std::vector<std::string> counts = words("num-experts", "model.num_experts");
     const auto count = number("num-experts", "model.num_experts");
     if (count.value_or(1) <= 1) {
-      unless_one("num-experts", 1);
+      for (const char* flag : {"num-experts", "expert-interval", "topk"}) unless_one(flag, 1);
       return "";
     }
+    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end())
+      for (const Leaves memory : {Leaves::more, Leaves::less})
+        leave_out("layers with other numbers of experts", memory);
     Experts e;
     e.count = static_cast<int>(std::min<std::int64_t>(*count, 1'000'000));
     e.top_k = static_cast<int>(std::clamp<std::int64_t>(
-        number("moe-router-topk", "model.experts_per_token").value_or(2), 1, e.count));
+        number({"moe-router-topk", "topk"}, "model.experts_per_token").value_or(deepspeed_ ? 1 : 2),
+        1, e.count));
     e.width = number("moe-ffn-hidden-size", "model.expert_ffn_hidden_size").value_or(dense);
     e.shared_width =
         number("moe-shared-expert-intermediate-size", "model.shared_expert_ffn_hidden_size")
@@ -374,8 +383,12 @@ class Import : public ImportNotes {
       out += fmt::format("  expert_groups: {}\n  groups_per_token: {}\n", *groups,
                          number("moe-router-group-topk", "model.groups_per_token").value_or(1));
     const char* const flag = "moe-layer-freq";
-    const std::string freq =
-        fmt::format("{}", fmt::join(words(flag, "model.first_dense_layers"), ""));
+    std::string freq = fmt::format("{}", fmt::join(words(flag, "model.first_dense_layers"), ""));
+    if (freq.empty() && deepspeed_) {  // microsoft/Megatron-DeepSpeed, megatron/arguments.py
+      freq = word("expert-interval", "model.expert_layer_every");
+      if (freq.empty()) assume("model.expert_layer_every: 2 (its default, no expert-interval)");
+      if (freq.empty()) freq = "2";
+    }
     if (!freq.empty()) {
       const auto has_experts =
           layer_pattern(freq, static_cast<int>(std::min<std::int64_t>(layers_, 100'000)));
@@ -397,7 +410,7 @@ class Import : public ImportNotes {
 
   std::int64_t vocabulary() {
     const char* const key = "model.vocab_size";
-    const auto padded = number("padded-vocab-size", key);
+    const auto padded = number({"padded-vocab-size", "pad-vocab-size-to"}, key);
     const auto given = number("vocab-size", key);
     std::vector<std::string> names;
     for (const char* flag : {"tokenizer-model", "tokenizer-name-or-path", "vocab-file",
@@ -577,7 +590,7 @@ class Import : public ImportNotes {
     const bool alike =
         std::ranges::adjacent_find(rings, std::ranges::not_equal_to{}) == rings.end();
     const std::string ring = alike && !rings.empty() ? rings.front() : "";
-    const bool known = ring == "all_gather" || ring == "a2a";
+    const bool known = ring.starts_with("all") || ring == "a2a";
     unless_one("cp-comm-type", context == 1 || ring == "p2p" || known ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
@@ -606,6 +619,12 @@ class Import : public ImportNotes {
       assume("pipeline.sequence_parallel: true (experts with tensor parallelism need it)");
     int zero =
         sharding(has("use-distributed-optimizer", "pipeline.distributed_optimizer: true") ? 1 : 0);
+    if (zero == 0 && sharers > 1 && deepspeed_ && mentions("zero-stage") && mentions("bf16")) {
+      zero = 1;  // deepspeed/runtime/bf16_optimizer.py
+      assume(
+          "pipeline.distributed_optimizer: true (DeepSpeed's optimizer for bf16 divides its state "
+          "among replicas without ZeRO, too)");
+    }
     for (const char* flag : {"zero-stage", "use-torch-fsdp2"}) {
       if (stages == 1 || zero < 2 || !mentions(flag)) continue;
       unmodelled(flag, "the framework refuses it with pipeline stages: ZeRO-1 is predicted");
@@ -663,7 +682,9 @@ class Import : public ImportNotes {
     const auto at_least = [&](int more) { stage = std::max(stage, more); };
     const auto of_deepspeed = number("zero-stage", key);
     if (deepspeed_ && of_deepspeed) at_least(static_cast<int>(*of_deepspeed));
-    if (deepspeed_ && mentions("deepspeed-config") && !mentions("zero-stage")) ask("zero-stage");
+    if (deepspeed_ && !mentions("zero-stage") &&
+        (mentions("deepspeed-config") || mentions("deepspeed")))
+      ask("zero-stage");
     if (has("use-torch-fsdp2", key)) at_least(3);
     bool megatron_fsdp = has("use-megatron-fsdp", key);
     megatron_fsdp = has("use-custom-fsdp", key) || megatron_fsdp;
@@ -751,7 +772,9 @@ class Import : public ImportNotes {
 
   std::string recomputation() {
     const char* const key = "pipeline.recompute";
-    const bool selective = has("recompute-activations", "pipeline.recompute: selective");
+    const bool of_experts = shape_.experts && has("moe-layer-recompute", key);  // of 2024
+    const bool selective =
+        has("recompute-activations", "pipeline.recompute: selective") || of_experts;
     bool full = has("checkpoint-activations", "pipeline.recompute: full");
     const auto either = [&](const char* flag, const char* earlier) {
       const std::string value = word(flag, key);
@@ -760,11 +783,15 @@ class Import : public ImportNotes {
     const std::string granularity =
         either("recompute-granularity", "activations-checkpoint-granularity");
     const std::string method = either("recompute-method", "activations-checkpoint-method");
+    // No layer in a block is no recomputation.
+    const bool none = method == "block" && (word("recompute-num-layers", key) == "0" ||
+                                            word("activations-checkpoint-num-layers", key) == "0");
     const auto layers = number(
         {"recompute-num-layers", "activations-checkpoint-num-layers", "checkpoint-num-layers"},
         key);
     full = full || granularity == "full" || (granularity.empty() && !selective && !method.empty());
     const std::string modules = recomputed_modules(selective || granularity == "selective");
+    if (full && none) return "";
     if (full) {
       const bool block = method == "block";
       if (!layers || (!block && *layers == 1)) return "  recompute: full\n";
@@ -777,7 +804,8 @@ class Import : public ImportNotes {
   /// Returns the key of what selective recomputation makes again, if it is not core attention.
   std::string recomputed_modules(bool selective) {
     const char* const flag = "recompute-modules";
-    const std::vector<std::string> modules = words(flag, "pipeline.recompute");
+    std::vector<std::string> modules = words(flag, "pipeline.recompute");
+    if (mentions("moe-layer-recompute") && shape_.experts) modules.emplace_back("moe");
     std::vector<std::string> known, others;
     for (const std::string& module : modules) {
       const bool is_known = std::ranges::find(kLayerPartNames, module) != std::end(kLayerPartNames);
@@ -943,7 +971,8 @@ std::string scenario_of_megatron(std::string_view text, const std::string& origi
   if (is_flag_file(text, origin)) {
     read_flag_file(std::string(text), job);
   } else {
-    ScriptLaunch launch = script_launch(text, origin, defined, is_of_megatron);
+    ScriptLaunch launch = script_launch(text, origin, defined, is_of_megatron, pretrains);
+    job.written = std::move(launch.written);
     job.options = std::move(launch.options);
     job.notes = std::move(launch.notes);
     job.programs = programs_in(launch.command);

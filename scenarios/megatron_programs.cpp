@@ -45,6 +45,12 @@ bool trains_gpt(const std::string& program) {
 
 }  // namespace
 
+bool pretrains(const std::string& command) {
+  return std::ranges::all_of(programs_in(command), [](const std::string& program) {
+    return reason_in("other_purposes", program).empty();
+  });
+}
+
 std::vector<std::string> programs_in(std::string_view text) {
   std::vector<std::string> out;
   for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {

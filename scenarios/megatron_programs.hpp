@@ -15,6 +15,9 @@ namespace penstock {
 /// without ".py"; before one that does not say "pretrain" stands its folder's name, if it has one.
 std::vector<std::string> programs_in(std::string_view text);
 
+/// Returns whether no program of a command is known to do something else (convert a checkpoint).
+bool pretrains(const std::string& command);
+
 /// Returns whether DeepSpeed's launcher starts a command's program.
 bool is_started_by_deepspeed(std::string_view command);
 

@@ -85,10 +85,17 @@ std::string nanotron_model(ImportNotes& notes, const std::string& origin,
     out += fmt::format("{}{}  tie_embeddings: {}\n  flash_attention: true\n",
                        biases ? "  biases: qkv\n" : "", normed ? "  qk_norm: head\n" : "", tied);
   const std::string type = notes.word("model.dtype", "model.precision");
-  notes.has("optimizer.accumulate_grad_in_fp32", "model.precision: gradients in fp32");
-  return out + fmt::format("  precision: {}\n", type == "float32"   ? "fp32"
-                                                : type == "float16" ? "mixed-fp16"
-                                                                    : "mixed-bf16");
+  // What adds gradients up in fp32 also keeps the fp32 weights (nanotron's gradient accumulators).
+  const char* const sums = "optimizer.accumulate_grad_in_fp32";
+  const bool in_16 = type != "float32" && notes.denies(sums, "model.bytes_per_parameter");
+  notes.has(sums, "model.precision: gradients in fp32");
+  return out + fmt::format("  precision: {}\n{}",
+                           type == "float32"   ? "fp32"
+                           : type == "float16" ? "mixed-fp16"
+                                               : "mixed-bf16",
+                           in_16
+                               ? "  bytes_per_parameter: {weights: 2, gradients: 2, optimizer: 4}\n"
+                               : "");
 }
 
 Division nanotron_division(ImportNotes& notes) {

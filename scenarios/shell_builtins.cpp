@@ -307,15 +307,18 @@ void ShellMachine::set_options(const ShellWords& words, const Node& node) {
 
 // ---- output and input
 
-/// Runs commands that print what can be told: `echo`, and `cat` of lines that the script has.
+/// Runs commands that print what can be told: `echo`, and `cat` of lines that the script has. What
+/// goes into a file is kept, as the script may name that file later.
 bool ShellMachine::put_out(const std::string& name, const ShellWords& words, const Node& node) {
+  using Kind = ShellRedirection::Kind;
   ShellText out;
-  const auto is_input = [](const ShellRedirection& redirection) {
-    return redirection.kind == ShellRedirection::Kind::document ||
-           redirection.kind == ShellRedirection::Kind::text;
+  bool told = true;
+  const auto target = std::ranges::find(node.redirections, Kind::output, &ShellRedirection::kind);
+  const auto is_told = [](const ShellRedirection& redirection) {
+    return redirection.kind != Kind::file && redirection.kind != Kind::other;
   };
-  if (name == "cat" && words.size() == 1 && !node.redirections.empty() &&
-      std::ranges::all_of(node.redirections, is_input)) {
+  if (name == "cat" && words.size() == 1 && !node.redirections.empty() && input_ &&
+      std::ranges::all_of(node.redirections, is_told)) {
     out = *input_;
   } else if (name == "echo" || name == "printf") {
     const std::string option = words.size() > 1 ? words[1].shown() : "";
@@ -323,7 +326,7 @@ bool ShellMachine::put_out(const std::string& name, const ShellWords& words, con
                        std::ranges::all_of(words, [](const ShellText& word) {
                          return !word.known() || is_one_word(word);
                        });
-    if (output_ != nullptr && !plain) output_->known = false;
+    told = plain;
     for (std::size_t i = option == "-n" ? 2 : 1; plain && i < words.size(); ++i) {
       if (!out.empty() || i > 1) out.add({i > 1 && !(option == "-n" && i == 2) ? " " : "", {}});
       out.add(words[i]);
@@ -332,8 +335,17 @@ bool ShellMachine::put_out(const std::string& name, const ShellWords& words, con
   } else {
     return false;
   }
-  if (output_ != nullptr) output_->text.add(out);
   set_status(true);
+  if (target != node.redirections.end()) {
+    const std::string file = written_name(expand_one(target->word).unquoted());
+    if (!target->adds) written_[file] = {};
+    const auto kept = written_.find(file);
+    if (kept != written_.end()) kept->second.add(out);
+    if (!told || forks_ > 0) written_.erase(file);
+  } else if (output_ != nullptr) {
+    output_->known = output_->known && told;
+    output_->text.add(out);
+  }
   return true;
 }
 
@@ -346,7 +358,7 @@ std::optional<ShellText> ShellMachine::input(const Node& node) {
     count_step(here_, lines.end - lines.begin);
     if (redirection.kind != Kind::document) {
       const ShellText text = expand_one(lines).unquoted();
-      if (redirection.kind == Kind::other) continue;
+      if (redirection.kind == Kind::other || redirection.kind == Kind::output) continue;
       out.reset();
       if (redirection.kind == Kind::text) (out = text)->add({"\n", lines.place()});
       continue;

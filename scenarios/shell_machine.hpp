@@ -115,6 +115,10 @@ class ShellMachine {
   const std::vector<ShellLaunch>& strays() const { return strays_; }
   const ShellState& state() const { return now_; }
   std::optional<ShellPlace> exited_at() const { return exited_at_; }
+  /// Returns the options of #SBATCH lines, of all scripts that are given to Slurm.
+  const std::vector<ScriptOption>& batch() const { return batch_; }
+  /// Returns the files that the script writes itself, by the names that it gives them.
+  const std::map<std::string, ShellText>& written() const { return written_; }
   /// Returns a diagnostic at a place of a file that was read.
   Diagnostic diagnostic(const ShellPlace& place, const std::string& message) const;
 
@@ -194,6 +198,9 @@ class ShellMachine {
   // ---- shell_programs.cpp: programs, texts and files, which are scripts
   void run_program(const ShellWords& words, const Node& node);
   bool run_inner_shell(const ShellWords& words, const Node& node);
+  bool run_script(const ShellWords& words, std::size_t program, std::size_t at, const Node& node);
+  void take_batch(const std::string& script);
+  static std::string written_name(const ShellText& path);
   void run_own_shell(const ShellWords& arguments, const ShellWords& before,
                      const std::function<void()>& commands);
   void run_text(const ShellText& text, const Node& node);
@@ -266,6 +273,8 @@ class ShellMachine {
   std::vector<int> reading_;         ///< files that are being read
   std::vector<std::string> before_;  ///< variables that commands around have in front of them
   std::vector<ShellLaunch> launches_, strays_;
+  std::vector<ScriptOption> batch_;
+  std::map<std::string, ShellText> written_;
   std::vector<Diagnostic> missing_;  ///< files to read that are not there
   Output* output_ = nullptr;
   std::optional<ShellText> input_;  ///< of the command that is run, where the script has it

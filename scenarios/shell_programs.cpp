@@ -106,22 +106,46 @@ bool ShellMachine::run_inner_shell(const ShellWords& words, const Node& node) {
     for (; text_at(at).starts_with("-") && !command; ++at)
       command = !text_at(at).starts_with("--") && text_at(at).ends_with("c");
     if (at >= words.size()) break;
-    const auto file = command ? std::nullopt : file_of(words[at], node);
-    if (!command && !file) return false;
-    run_own_shell(words_from(words, at + (command ? 2 : 1)), until(i), [&] {
-      if (command)
-        run_text(words[at], node);
-      else
-        run_file(*file, {}, node);
-    });
+    if (!command) return run_script(words, i, at, node);
+    run_own_shell(words_from(words, at + 2), until(i), [&] { run_text(words[at], node); });
     return true;
   }
+  for (std::size_t i = 1; program == "sbatch" && i < words.size(); ++i)
+    if (!text_at(i).starts_with("-") && run_script(words, i, i, node)) return true;
   if (remote && words.size() > 2 && text_at(words.size() - 1).find(' ') != std::string::npos)
     return run_own_shell({}, {}, [&] { run_text(words.back(), node); }), true;
   if (!is_among(program, kShells) && program != "sbatch" && !remote) return false;
   const auto text = input_;
-  if (text) run_own_shell({}, words, [&] { run_text(*text, node); });
+  if (text)
+    run_own_shell({}, words, [&] {
+      if (program == "sbatch") take_batch(text->shown());
+      run_text(*text, node);
+    });
   return text.has_value();
+}
+
+/// Runs the script that a word names in a shell of its own, if it is there or the script wrote it.
+/// `program`: which word starts it; those before it stand in front of what it launches.
+bool ShellMachine::run_script(const ShellWords& words, std::size_t program, std::size_t at,
+                              const Node& node) {
+  const auto file = file_of(words[at], node);
+  const auto kept = written_.find(written_name(words[at]));
+  if (!file && kept == written_.end()) return false;
+  const ShellText text =
+      file ? known_text(files_[static_cast<std::size_t>(*file)].text) : kept->second;
+  const ShellWords before(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(program));
+  run_own_shell(words_from(words, at + 1), before, [&] {
+    if (last_part(words[0].shown()) == "sbatch") take_batch(text.shown());
+    if (file)
+      run_file(*file, {}, node);
+    else
+      run_text(text, node);
+  });
+  return true;
+}
+
+std::string ShellMachine::written_name(const ShellText& path) {
+  return std::filesystem::path(path.shown()).lexically_normal().string();
 }
 
 /// Runs commands in a shell that has of the variables those that are exported. `before`: the words
@@ -229,6 +253,8 @@ void ShellMachine::run_source(const ShellWords& words, const Node& node) {
   if (words.size() < 2) return set_status(false);
   const ShellText& path = words[1];
   if (const auto file = file_of(path, node)) return run_file(*file, words_from(words, 2), node);
+  if (const auto kept = written_.find(written_name(path)); kept != written_.end())
+    return run_text(ShellText(kept->second), node);
   now_.status = {Truth::unknown, "source " + path.shown(), {}};
   const std::string name = last_part(path.shown());
   const bool prepares = is_among(name, kEnvironments) || path.shown().starts_with("/etc/") ||
@@ -249,7 +275,9 @@ void ShellMachine::run_source(const ShellWords& words, const Node& node) {
     message += "and the script is no file beside which it could lie: give the script's file";
   else
     message += "which is not there: put it in its place beside the script";
-  missing_.push_back(diagnostic(path.empty() ? node.all.place() : path.pieces[0].place, message));
+  const ShellPlace place = path.empty() ? ShellPlace{} : path.pieces[0].place;
+  const bool defined = place.file == 0 && place.line == 1 && place.column == 1;  // or there is none
+  missing_.push_back(diagnostic(defined ? node.all.place() : place, message));
 }
 
 }  // namespace penstock

@@ -560,9 +560,11 @@ class ScriptReader {
     if (c != '<' && c != '>') return false;
     if (char_at(text_, at + 1) == '(') return false;  // <(command)
     const bool from_here = at == at_ || (at == at_ + 1 && here() == '0');
+    const bool standard = at == at_ || (at == at_ + 1 && here() == '1');
     at_ = at + 1;
     ShellRedirection redirection;
     if (c == '<' && from_here) redirection.kind = ShellRedirection::Kind::file;
+    if (c == '>' && standard) redirection.kind = ShellRedirection::Kind::output;
     if (c == '<' && here() == '<') {
       redirection.kind =
           here(1) == '<' ? ShellRedirection::Kind::text : ShellRedirection::Kind::document;
@@ -573,7 +575,8 @@ class ScriptReader {
       }
     } else {
       while (here() == '>' || here() == '&' || here() == '|') {
-        redirection.kind = ShellRedirection::Kind::other;
+        if (c == '<' || here() == '&') redirection.kind = ShellRedirection::Kind::other;
+        redirection.adds = redirection.adds || here() == '>';
         ++at_;
       }
     }

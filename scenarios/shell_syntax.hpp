@@ -48,11 +48,18 @@ struct ShellArgument {
 };
 
 struct ShellRedirection {
-  enum class Kind : std::uint8_t { other, file, text, document };  ///< `<`, `<<<`, `<<`
+  enum class Kind : std::uint8_t {
+    other,
+    file,
+    text,
+    document,
+    output
+  };  ///< `<`, `<<<`, `<<`, `>`
   Kind kind = Kind::other;
   ShellWord word{};      ///< of a document: its lines
   bool literal = false;  ///< a document whose delimiter is quoted
   bool strips = false;   ///< its lines lose leading tabs
+  bool adds = false;     ///< `>>`
 };
 
 struct ShellNode {

@@ -466,16 +466,22 @@ Diagnostic ShellMachine::diagnostic(const ShellPlace& place, const std::string& 
   return out;
 }
 
+/// Takes the options of a script's #SBATCH lines, of which Slurm tells it in variables.
+void ShellMachine::take_batch(const std::string& script) {
+  Batch batch(script);
+  for (const auto& [name, value] : batch.variables) {
+    if (now_.variables.contains(name)) continue;
+    now_.variables[name].value = known_text(value);
+    now_.variables[name].exported = true;
+  }
+  std::ranges::move(batch.options, std::back_inserter(batch_));
+}
+
 void ShellMachine::follow(std::string_view text, const std::string& origin) {
   files_.push_back({origin, std::string(text), std::filesystem::path(origin).filename().string()});
   try {
     files_[0].text = ordinary_text(std::string(text));
-    const Batch batch(files_[0].text);
-    for (const auto& [name, value] : batch.variables) {
-      if (now_.variables.contains(name)) continue;
-      now_.variables[name].value = known_text(value);
-      now_.variables[name].exported = true;
-    }
+    take_batch(files_[0].text);
     reading_ = {0};
     const ShellTree tree =
         read_shell(keep(shell_source(files_[0].text, 0)), !is_argument_list(files_[0].text));
@@ -492,10 +498,11 @@ void ShellMachine::follow(std::string_view text, const std::string& origin) {
 
 ScriptLaunch script_launch(std::string_view text, const std::string& origin,
                            const ScriptSurroundings& surroundings,
-                           const std::function<bool(const std::string& name)>& counts) {
+                           const std::function<bool(const std::string& name)>& counts,
+                           const std::function<bool(const std::string& command)>& trains) {
   ShellMachine machine(surroundings);
   machine.follow(text, origin);
-  const std::vector<ScriptOption> batch = Batch(std::string(text)).options;
+  const std::vector<ScriptOption>& batch = machine.batch();
   std::vector<std::pair<const ShellLaunch*, std::vector<ScriptOption>>> found;
   const bool arguments = is_argument_list(std::string(text));
   std::vector<ShellLaunch> all = machine.launches();
@@ -517,9 +524,18 @@ ScriptLaunch script_launch(std::string_view text, const std::string& origin,
   if (surroundings.launch > found.size())
     throw InputError("--launch", fmt::format("must be from 1 to {}, the launches of {}, got {}",
                                              found.size(), origin, surroundings.launch));
-  const std::size_t taken = std::max<std::size_t>(1, surroundings.launch) - 1;
+  const auto command_of = [](const auto& launch) {
+    std::string command;
+    for (const ShellText& word : launch.first->words) command += word.shown() + " ";
+    return command;
+  };
+  std::size_t taken = std::max<std::size_t>(1, surroundings.launch) - 1;
+  if (surroundings.launch == 0 && trains)
+    while (taken < found.size() && !trains(command_of(found[taken]))) ++taken;
+  if (taken == found.size()) taken = 0;
   out.options = std::move(found[taken].second);
-  for (const ShellText& word : found[taken].first->words) out.command += word.shown() + " ";
+  out.command = command_of(found[taken]);
+  for (const auto& [name, document] : machine.written()) out.written[name] = document.shown();
   if (found.size() > 1) {
     std::vector<std::string> others;
     for (std::size_t i = 0; i < found.size(); ++i) {

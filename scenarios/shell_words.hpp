@@ -44,14 +44,17 @@ struct ScriptLaunch {
   std::string command;             ///< its words
   std::string none;                ///< why there is no launch, where that is so and can be told
   std::vector<std::string> notes;  ///< which of several launches it is, options that are none's
+  std::map<std::string, std::string> written;  ///< files that the script writes, by their names
 };
 
 /// The options of the launch that `counts`, in their order; one that stands several times is there
-/// several times. Throws InputError where bash would not take the script, files to read are not
-/// there, there is no such launch, or `launch` is beyond those there are.
+/// several times. Of several the first whose command `trains` is taken. Throws InputError where
+/// bash would not take the script, files to read are not there, there is no such launch, or
+/// `launch` is beyond those there are.
 ScriptLaunch script_launch(std::string_view text, const std::string& origin,
                            const ScriptSurroundings& surroundings,
-                           const std::function<bool(const std::string& name)>& counts);
+                           const std::function<bool(const std::string& name)>& counts,
+                           const std::function<bool(const std::string& command)>& trains = {});
 
 /// Of the first command with options; none where there is none.
 std::vector<ScriptOption> script_options(std::string_view text,

@@ -32,6 +32,9 @@ NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::
   if (notes.mentions("config"))
     notes.unmodelled("config",
                      "only the model that it names is read: what else it says is missing");
+  if (const auto other = said_of(import_table("megatron", "other_programs"), name); !other.empty())
+    throw InputError(origin, fmt::format("'{}' is no decoder of one stack of layers: {}",
+                                         printable(name), other));
   if (!given.empty()) return model_of_name(given);
   if (const auto known = find_titan_flavor(name, flavor)) return *known;
   throw InputError(
@@ -56,8 +59,11 @@ class Titan {
     const auto length = notes_.number("training.seq_len", "model.seq_length");
     if (!length) notes_.assume("model.seq_length: 2048 (training.seq_len's default)");
     if (!model_.missing.empty()) notes_.leave_out(model_.missing, Leaves::more);
-    return fmt::format("model:\n{}  seq_length: {}\n  precision: {}\n", model_.keys,
-                       length.value_or(2048), precision());
+    const std::string type = precision();
+    const bool in_16 = stored_in_16();  // and so are gradients and both moments
+    return fmt::format(
+        "model:\n{}  seq_length: {}\n  precision: {}\n{}", model_.keys, length.value_or(2048), type,
+        in_16 ? "  bytes_per_parameter: {weights: 2, gradients: 2, optimizer: 4}\n" : "");
   }
 
   Division division() {
@@ -124,22 +130,26 @@ class Titan {
     return notes_.number({key, "experimental." + name, "training." + name}, meaning).value_or(1);
   }
 
+  bool stored_in_16() {
+    const char* const key = "training.dtype";
+    const bool in_16 = notes_.word(key, "").find("float16") != std::string::npos;
+    if (in_16) notes_.has(key, "model.bytes_per_parameter");
+    return in_16;
+  }
+
   /// FSDP computes in the type it is told, and so does autocast on whole models; with a pipeline or
   /// tensor parallelism alone nothing casts (maybe_enable_amp in torchtitan/distributed/utils.py;
   /// context parallelism counts as FSDP).
   std::string precision() {
     const std::string type = notes_.word("training.mixed_precision_param", "model.precision");
-    const bool stored_in_16 =
-        notes_.word("training.dtype", "").find("float16") != std::string::npos;
-    for (const auto& [key, usual] : {std::pair{"training.dtype", "float32"},
-                                     std::pair{"training.mixed_precision_reduce", "float32"},
+    for (const auto& [key, usual] : {std::pair{"training.mixed_precision_reduce", "float32"},
                                      std::pair{"parallelism.disable_loss_parallel", "false"},
                                      std::pair{"optimizer.early_step_in_backward", "false"}}) {
       const std::string said = notes_.word(key, "");
       notes_.unless_one(key, said.empty() || said == usual || said == "False" ? 1 : 2);
     }
     const bool divided = d_.stages > 1 || d_.tensor > 1;
-    if (!sharded_ && d_.context == 1 && divided && !stored_in_16) {
+    if (!sharded_ && d_.context == 1 && divided && !stored_in_16()) {
       notes_.assume(
           "model.precision: fp32 (without FSDP torchtitan trains pipelines and tensor parallelism "
           "in "
@@ -382,7 +392,9 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
   const auto is_on = [&](const char* name) {
     return notes.has(name, "stack") && notes.word(name, "stack") != "false";
   };
-  const bool compiled = is_on("compile.enable") || is_on("training.compile");
+  const std::string parts = notes.word("compile.components", "stack");  // the loss alone, or both
+  const bool whole = parts.empty() || parts.find("model") != parts.npos;
+  const bool compiled = (is_on("compile.enable") && whole) || is_on("training.compile");
   d.stack = compiled ? "torchtitan" : "torchtitan-eager";
   notes.assume(
       fmt::format("stack: {} (one number of it is fitted, most are assumed; stack: none "

@@ -14,7 +14,7 @@ namespace {
 
 struct KnownTokenizer {
   std::string name;
-  std::int64_t vocabulary;
+  std::int64_t vocabulary;  ///< 0: a word that says it is another one
 };
 
 std::vector<KnownTokenizer> known_tokenizers() {
@@ -67,10 +67,16 @@ bool is_named(std::string_view name, std::string_view text) {
 std::optional<std::int64_t> vocabulary_of(std::string_view tokenizer_name) {
   static const std::vector<KnownTokenizer> kKnown = known_tokenizers();
   const KnownTokenizer* best = nullptr;
-  for (const KnownTokenizer& known : kKnown)
-    if (is_named(known.name, tokenizer_name) &&
-        (best == nullptr || known.name.size() > best->name.size()))
-      best = &known;
+  for (std::size_t at = 0, end = 0; end < tokenizer_name.size(); at = end + 1) {
+    end = std::min(tokenizer_name.find('/', at), tokenizer_name.size());
+    const std::string_view part = tokenizer_name.substr(at, end - at);
+    const auto is_part = [&](const KnownTokenizer& known) { return is_named(known.name, part); };
+    if (std::ranges::any_of(kKnown, [&](const auto& k) { return k.vocabulary == 0 && is_part(k); }))
+      continue;
+    for (const KnownTokenizer& known : kKnown)
+      if (is_part(known) && (best == nullptr || known.name.size() > best->name.size()))
+        best = &known;
+  }
   return best != nullptr ? std::optional(best->vocabulary) : std::nullopt;
 }
 

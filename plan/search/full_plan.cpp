@@ -372,7 +372,7 @@ std::vector<std::string> FullPlan::not_searched() const {
   const auto reduces_after = [](const Offer& offer) {
     const PlanFamily& family = offer.plan.choice.family;
     return (family.shape.sharers() > 1 || family.schedule->layout == Layout::mirrored) &&
-           !overlaps_reduction(offer.scenario);
+           family.shape.sharded < Sharded::gradients && !overlaps_reduction(offer.scenario);
   };
   const auto may_overlap = [&](const Offer& offer) {
     return problem.may_overlap(offer.plan.choice.family);

@@ -53,6 +53,20 @@ TEST(LayerTable, UnitsMayStandInTheFirstLineAndColumnsHaveTheirUsualNames) {
   EXPECT_DOUBLE_EQ(parse("layer,ms\na,9\n").layers[0].forward_s, 3e-3);
 }
 
+TEST(LayerTable, HeadersAreReadAsPeopleWriteThem) {
+  for (const char* text :
+       {"# by hand\nLayer Name,Forward time (ms),bwd_ms,params [M],act_mb\nfc,1,2,3,4\n",
+        "name;time_fwd_ms;time_bwd_ms;num_parameters;output size (MB)\nfc;1;2;3e6;4\n",
+        "layer\tf_ms\tb_ms\tparam_count\tact_out (mb)\nfc\t1\t2\t3000000\t4\n"}) {
+    const ProfiledLayer layer = parse(text).layers.at(0);
+    EXPECT_DOUBLE_EQ(layer.forward_s, 1e-3) << text;
+    EXPECT_DOUBLE_EQ(layer.backward_s, 2e-3) << text;
+    EXPECT_DOUBLE_EQ(layer.parameter_bytes, 12e6) << text;
+    EXPECT_DOUBLE_EQ(layer.activation_bytes, 4e6) << text;
+  }
+  EXPECT_NE(error_of("layer,time_ms,params (B)\nfc,1,7\n"), "") << "bytes or billions?";
+}
+
 TEST(LayerTable, ABareNumberNamesTheUnitThatIsMissing) {
   EXPECT_NE(error_of("layer,time\na,9\n").find("'time [ms]'"), std::string::npos);
   EXPECT_NE(error_of("layer,time,act\na,9 ms,7\n").find("'activation [MB]'"), std::string::npos);

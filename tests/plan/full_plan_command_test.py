@@ -517,6 +517,11 @@ class Given(Case):
         self.assertRegex(self.ok("plan", self.scenario), r"(?m)^ +0 +1f1b +2 .* as given ")
         self.assertIsNone(self.json("plan", self.layers, "--search", "full", "--level", "2x1GB/s")["given"])
 
+    def test_it_is_shown_where_no_plan_is_found(self):
+        job = self.scenario_of(self.LONG + "pipeline: {stages: 2, context: 4, global_batch_size: 8}\n")
+        self.assertRegex(self.ok("plan", job, "--time-limit", "1e-9"),
+                         r"(?m)^no plan was confirmed(.*\n)+ +0 +1f1b +2 .* as given ")
+
     def test_it_is_recommended_where_nothing_is_better_than_the_models_error(self):
         plan = self.json("plan", self.scenario)["plans"][0]
         best = self.scenario_of(plan["scenario"])

@@ -233,6 +233,18 @@ TEST(NanotronImport, InTheSharedFileOfNullsNothingIsMissing) {
   EXPECT_EQ(scenario_in(text).transformer->hidden_size, 2048);
 }
 
+TEST(NanotronImport, GradientsThatAreNotSummedInFp32HaveNoFp32WeightsEither) {
+  const std::string job =
+      kSmall + "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n";
+  const auto text = [&](const char* sums) {
+    return scenario_of_nanotron(
+        job + fmt::format("optimizer: {{accumulate_grad_in_fp32: {}}}\n", sums), "a.yaml", "");
+  };
+  EXPECT_NE(text("false").find("bytes_per_parameter: {weights: 2, gradients: 2, optimizer: 4}"),
+            std::string::npos);
+  EXPECT_EQ(text("true").find("bytes_per_parameter"), std::string::npos);
+}
+
 TEST(NanotronImport, ExpertsAreMissing) {
   const std::string text =
       scenario_of_nanotron(kSmall + ", moe_config: {num_experts: 8, top_k: 2}" +
@@ -257,6 +269,35 @@ TEST(TorchtitanImport, IsTheJobOfAFile) {
   EXPECT_TRUE(has_line(text, "#   training.steps 10")) << text;
   EXPECT_EQ(s.stack.name, "torchtitan-eager");
   EXPECT_TRUE(has_line(text, "#   float8.recipe_name rowwise")) << text;
+}
+
+TEST(TorchtitanImport, WhatIsLeftOutSaysWhichWayMemoryErrs) {
+  const auto left_out = [](const std::string& more) {
+    return scenario_in(
+               scenario_of_torchtitan("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\n"
+                                      "seq_len = 4096\n[activation_checkpoint]\nmode = \"none\"\n"
+                                      "[parallelism]\ndata_parallel_shard_degree = 8\n" +
+                                          more,
+                                      "a.toml", ""))
+        .missing_saves;
+  };
+  EXPECT_EQ(left_out(""), "");
+  EXPECT_EQ(left_out("expert_parallel_degree = 4\n"), "the division of experts");
+  EXPECT_EQ(left_out("expert_parallel_degree = 1\n"), "");
+  EXPECT_EQ(left_out("[training]\nenable_cpu_offload = true\n"), "offloading");
+  EXPECT_EQ(left_out("[optimizer]\nearly_step_in_backward = true\n"),
+            "early steps of the optimizer");
+}
+
+TEST(TorchtitanImport, AWholeJobInSixteenBitsAndALossThatIsCompiledAlone) {
+  const std::string text = scenario_of_torchtitan(
+      kTitan +
+          "[training]\ndtype = \"bfloat16\"\n[compile]\nenable = true\ncomponents = [\"loss\"]\n",
+      "a.toml", "");
+  EXPECT_NE(text.find("bytes_per_parameter: {weights: 2, gradients: 2, optimizer: 4}"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(scenario_in(text).stack.name, "torchtitan-eager");
 }
 
 TEST(TorchtitanImport, IsTheJobOfFlags) {
@@ -516,7 +557,7 @@ TEST(TorchtitanImport, EveryFlagComesOut) {
   for (const char* line :
        {"#   rdzv_backend c10d", "#   banana 3", "#   training.mixed_precision_reduce float32"})
     EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
-  EXPECT_NE(text.find("#   training.dtype bfloat16: weights, gradients"), std::string::npos);
+  EXPECT_NE(text.find("#   training.dtype bfloat16: model.bytes_per_parameter"), std::string::npos);
   EXPECT_NE(text.find("precision: fp32"), std::string::npos) << text;
 }
 

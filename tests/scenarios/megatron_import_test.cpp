@@ -227,13 +227,30 @@ TEST(MegatronFlags, TokenizersAreKnownOrAskedFor) {
 }
 
 TEST(MegatronFlags, AFlagAtItsNeutralValueIsNoNews) {
-  for (const char* flag : {"--kv-channels 128", "--num-experts 1", "--moe-expert-parallel-size 1",
-                           "--context-parallel-size 1", "--fp8-format none", "--mtp-num-layers 0",
-                           "--cp-comm-type p2p", "--expert-model-parallel-size 1",
-                           "--moe-router-topk 2", "--optimizer adam", "--recompute-num-layers 0",
-                           "--data-parallel-sharding-strategy no_shard", "--main-grads-dtype fp32",
-                           "--window-size none", "--hybrid-attention-ratio 0.0",
-                           "--window-size -1,0", "--num-distributed-optimizer-instances 1"}) {
+  for (const char* flag : {"--kv-channels 128",
+                           "--num-experts 1",
+                           "--moe-expert-parallel-size 1",
+                           "--context-parallel-size 1",
+                           "--fp8-format none",
+                           "--mtp-num-layers 0",
+                           "--cp-comm-type p2p",
+                           "--expert-model-parallel-size 1",
+                           "--moe-router-topk 2",
+                           "--optimizer adam",
+                           "--recompute-num-layers 0",
+                           "--data-parallel-sharding-strategy no_shard",
+                           "--main-grads-dtype fp32",
+                           "--window-size none",
+                           "--hybrid-attention-ratio 0.0",
+                           "--window-size -1,0",
+                           "--num-distributed-optimizer-instances 1",
+                           "--remote-device none",
+                           "--decoupled-lr 5.0e-4",
+                           "--softmax-type vanilla",
+                           "--encoder-pipeline-model-parallel-size 0",
+                           "--expert-interval 2",
+                           "--num-experts 1 --mlp-type residual",
+                           "--attention-backend auto"}) {
     const Scenario s = job_of(flag);
     EXPECT_EQ(s.left_out(), "") << flag;
     EXPECT_EQ(s.name, "x.sh") << flag << ": nothing is missing";
@@ -247,6 +264,8 @@ TEST(MegatronFlags, ContextRanksExchangeInOneWayInAllLayers) {
             std::string::npos);
   const std::string unlike = imported(context + "all_gather all_gather p2p p2p");
   EXPECT_EQ(unlike.find("context_exchange"), std::string::npos) << unlike;
+  EXPECT_NE(imported(context + "allgather").find("context_exchange: all-gather"),
+            std::string::npos);
   for (const char* each : {"all_gather all_gather p2p p2p", "p2p a2a p2p a2a"})
     EXPECT_EQ(job_of(context + each).name, "x.sh, without --cp-comm-type") << each;
   EXPECT_EQ(job_of(context + "p2p p2p").name, "x.sh");
@@ -262,6 +281,33 @@ TEST(MegatronFlags, SelectiveRecomputationIsOfTheModulesThatAreNamed) {
   EXPECT_EQ(parts(" --recompute-modules mlp"), LayerPart::mlp);
   EXPECT_EQ(parts(" --recompute-modules layernorm moe_act mla_up_proj"),
             LayerParts(LayerPart::layernorm) | LayerPart::moe_act | LayerPart::mla_up_proj);
+}
+
+TEST(MegatronFlags, NoLayerInABlockIsNotRecomputed) {
+  const std::string block = "--recompute-granularity full --recompute-method block ";
+  EXPECT_EQ(imported(block + "--recompute-num-layers 0").find("  recompute:"), std::string::npos);
+  EXPECT_NE(imported(block + "--recompute-num-layers 2").find("  recompute: full"),
+            std::string::npos);
+}
+
+TEST(MegatronFlags, TheBackendOfAttentionSaysWhetherItKeepsProbabilities) {
+  for (const char* kernel : {"flash", "fused", "auto"})
+    EXPECT_TRUE(job_of(std::string("--attention-backend ") + kernel).transformer->flash_attention)
+        << kernel;
+  for (const char* kernel : {"unfused", "local", "AttnBackend.unfused"})
+    EXPECT_FALSE(job_of(std::string("--attention-backend ") + kernel).transformer->flash_attention)
+        << kernel;
+}
+
+TEST(MegatronFlags, APaddedVocabularyIsOne) {
+  const std::string job =
+      "--num-layers 8 --hidden-size 1024 --num-attention-heads 16 "
+      "--seq-length 1024 --micro-batch-size 1 --bf16 ";
+  EXPECT_NE(scenario_of_megatron(job + "--tokenizer-name-or-path bigscience/tokenizer "
+                                       "--pad-vocab-size-to 250880",
+                                 "x.sh", "")
+                .find("vocab_size: 250880"),
+            std::string::npos);
 }
 
 TEST(MegatronFlags, SayWhatIsShardedAmongWhom) {
@@ -298,6 +344,12 @@ TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
        "the recomputation of dsa"},
       {"--recompute-granularity selective --recompute-modules core_attn", "", ""},
       {"--num-experts 8 --zero-stage 3", "", ""},
+      {"--remote-device cpu", "", "offloading"},
+      {"--num-experts 8 --moe-layer-recompute", "", ""},
+      {"--num-experts 8 --moe-latent-size 1024", "", "the experts' narrower size"},
+      {"--num-experts 8 --mlp-type residual", "the MLPs beside experts", ""},
+      {"--num-experts 8 16", "layers with other numbers of experts",
+       "layers with other numbers of experts"},
       {"--lora-rank 8", "", "frozen weights"},
       {"--peft-type lora", "", "frozen weights"},
       {"--peft-type none", "", ""},
@@ -318,6 +370,7 @@ TEST(MegatronFlags, ATypoBesideHarmlessFlagsGetsASuggestion) {
       {"--tensor-model-paralel-size 8", "did you mean --tensor-model-parallel-size?"},
       {"--use-distributed-optimiser", "did you mean --use-distributed-optimizer?"},
       {"--data-parallel-sharding-stategy optim", "did you mean --data-parallel-sharding-strategy?"},
+      {"--seq-len 4", "did you mean --seq-length?"},
       {"--micro-batchsize 4", "did you mean --micro-batch-size?"}};
   for (const auto& [typo, meant] : kCases)
     EXPECT_NE(imported(std::string("--lr 1 --log-interval 5 ") + typo).find(meant),
@@ -524,6 +577,11 @@ TEST(MegatronFlags, ExpertsAreTheModels) {
     return std::pair(e.first_dense, e.every);
   };
   using Pair = std::pair<int, int>;
+  // Of Megatron-DeepSpeed's own defaults.
+  EXPECT_EQ(experts("--deepspeed --zero-stage 1"),
+            (Experts{.count = 8, .top_k = 1, .width = 4096, .every = 2}));
+  EXPECT_EQ(experts("--deepspeed --zero-stage 1 --topk 2 --expert-interval 1"),
+            (Experts{.count = 8, .top_k = 2, .width = 4096}));
   EXPECT_EQ(layers("1"), Pair(0, 1));
   EXPECT_EQ(layers("2"), Pair(0, 2));
   EXPECT_EQ(layers("'[0]*3+[1]*5'"), Pair(3, 1));

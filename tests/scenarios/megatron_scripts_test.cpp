@@ -103,6 +103,17 @@ TEST(MegatronScripts, ProgramsThatPretrainNothingAreRefused) {
       << text;
 }
 
+TEST(MegatronScripts, OfSeveralLaunchesThatWhichTrainsIsTaken) {
+  const std::string flags = kJob.substr(kJob.find(' '));
+  const std::string text = scenario_of_megatron(
+      "python tools/checkpoint/convert.py --num-layers 12\n"
+      "torchrun pretrain_gpt.py" +
+          flags,
+      "x.sh", "");
+  EXPECT_NE(text.find("launch 2 of 2"), std::string::npos) << text;
+  EXPECT_NE(text.find("num_layers: 32"), std::string::npos) << text;
+}
+
 TEST(MegatronScripts, ADefinedFlagIsAFlag) {
   const std::string script =
       "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --bf16 "
@@ -215,9 +226,35 @@ TEST(MegatronDeepSpeed, ItsConfigurationIsReadWhereItLiesAndAskedForWhereNot) {
   EXPECT_EQ(s.microbatch_size, 2);
   EXPECT_EQ(s.missing_saves, "offloading");
   EXPECT_EQ(s.transformer->compute_type, "bf16");
+  std::ofstream(folder / "plain.json") << R"({"train_micro_batch_size_per_gpu": 2})";
+  const std::string plain =
+      scenario_of_megatron(script + "plain.json", (folder / "run.sh").string(), "");
+  EXPECT_EQ(plain.find("  shard"), std::string::npos) << "it has no ZeRO: " << plain;
   const std::string said = refusal_of(script + "other.json", (folder / "run.sh").string());
   EXPECT_NE(said.find("--define zero-stage=N"), std::string::npos) << said;
   EXPECT_NE(said.find("--define micro-batch-size=N"), std::string::npos) << said;
+}
+
+TEST(MegatronDeepSpeed, AConfigurationThatTheScriptWritesIsRead) {
+  const std::string script =
+      "STAGE=2\nDS=$OUT/ds.json\ncat <<EOT > $DS\n{\n  \"train_micro_batch_size_per_gpu\": 2,\n"
+      "  \"zero_optimization\": {\"stage\": $STAGE},\n  \"bf16\": {\"enabled\": true}\n}\nEOT\n"
+      "deepspeed --num_gpus 8 pretrain_gpt.py --num-layers 40 --hidden-size 5120 "
+      "--num-attention-heads 40 --seq-length 2048 --vocab-size 50257 --deepspeed "
+      "--deepspeed_config=$DS\n";
+  const std::string text = scenario_of_megatron(script, "x.sh", "");
+  for (const char* said : {"shard: gradients", "microbatch_size: 2", "precision: mixed-bf16"})
+    EXPECT_NE(text.find(said), std::string::npos) << text;
+  const auto of_bf16 = [](const std::string& type) {
+    return scenario_of_megatron(
+               "torchrun --nproc-per-node 8 " + kJob + "--deepspeed --zero-stage 0" + type, "x.sh",
+               "")
+        .find("distributed_optimizer: true (DeepSpeed's optimizer for bf16");
+  };
+  EXPECT_NE(of_bf16(""), std::string::npos) << "its optimizer for bf16 divides its state by itself";
+  EXPECT_EQ(of_bf16(" --bf16 false --fp16"), std::string::npos);
+  const std::string alone = kJob + "--deepspeed";
+  EXPECT_NE(refusal_of(alone).find("--define zero-stage=N"), std::string::npos);
 }
 
 TEST(MegatronScripts, WhatOnlyARunTellsIsAskedForAtOnce) {

@@ -446,6 +446,19 @@ TEST(ShellWords, OneOfSeveralLaunchesIsTaken) {
   EXPECT_EQ(text_of(script_launch(script, "a.sh", surroundings, z).options), "--z 3\n");
 }
 
+TEST(ShellWords, AFileThatTheScriptWritesIsItsOwn) {
+  EXPECT_EQ(options_in("N=4\ncat > job.slurm <<EOF\n#!/bin/bash\n#SBATCH --nodes=$N\n"
+                       "run --x \\$SLURM_NNODES\nEOF\nsbatch ./job.slurm\n"),
+            "--nodes 4\n--x 4\n");
+  EXPECT_EQ(options_in("cat <<'E' >$D/a.sh\nL=24\nE\n. $D/a.sh\nrun --x $L\n"), "--x 24\n");
+  EXPECT_EQ(options_in("echo 'L=1' > a.sh\necho 'M=2' >> a.sh\n. ./a.sh\nrun --x $L$M\n"),
+            "--x 12\n");
+  // What is in it is not known: it is asked for, as any other file is.
+  EXPECT_NE(options_in("if [ -f q ]; then echo L=1 > a.sh; fi\n. ./a.sh\nrun --x $L\n")
+                .find("reads './a.sh'"),
+            std::string::npos);
+}
+
 TEST(ShellWords, OptionsOfNoCommandAreSaid) {
   const auto launch = script_launch("run --x 1 \\\n  # --y 2 \\\n  --z 3\n", "a.sh", {},
                                     [](const std::string&) { return true; });

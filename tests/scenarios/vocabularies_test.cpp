@@ -41,6 +41,11 @@ TEST(Vocabularies, AreToldByTheTokenizersName) {
       {"HuggingFaceTokenizer", std::nullopt},
       {"SentencePieceTokenizer", std::nullopt},
       {"tokenizer.model", std::nullopt},
+      // Another language's words were added to them.
+      {"hfl/chinese-llama-2-7b", std::nullopt},
+      {"beomi/llama-2-ko-7b", std::nullopt},
+      {"ckiplab/gpt2-base-chinese", std::nullopt},
+      {"/data/zh/Llama-2-7b-hf/tokenizer.model", 32'000},
       {"", std::nullopt},
   };
   for (const auto& [name, vocabulary] : kCases) EXPECT_EQ(vocabulary_of(name), vocabulary) << name;
