@@ -80,8 +80,12 @@ std::int64_t StageHoldings::between(Owner owner, const LifePoint& from,
 
 StageHoldings stage_holdings(const std::vector<StageCosts>& costs, std::uint32_t stage, bool stored,
                              int parts) {
+  return stage_holdings(costs, stage, costs[stage].pass(stored), parts);
+}
+
+StageHoldings stage_holdings(const std::vector<StageCosts>& costs, std::uint32_t stage,
+                             const PassCosts& pass, int parts) {
   const StageCosts& c = costs[stage];
-  const PassCosts& pass = c.pass(stored);
   StageHoldings held{.weights = c.weight_bytes,
                      .version = c.version_bytes,
                      .gradients = c.gradient_bytes,

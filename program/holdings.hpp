@@ -76,6 +76,9 @@ struct StageHoldings {
 /// `parts`: GPUs that hold a part of each message.
 StageHoldings stage_holdings(const std::vector<StageCosts>& costs, std::uint32_t stage, bool stored,
                              int parts = 1);
+/// The same of microbatches with these costs.
+StageHoldings stage_holdings(const std::vector<StageCosts>& costs, std::uint32_t stage,
+                             const PassCosts& pass, int parts = 1);
 
 /// Calls `change(owner, bytes)` for what a stage holds all the time, with so many versions of its
 /// weights beyond the live one.

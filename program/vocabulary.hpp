@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -121,12 +122,22 @@ struct PassCosts {
   }
 };
 
+/// Costs of microbatches that are not alike, as their tokens go to other experts or their documents
+/// have other lengths. By microbatch of the run: whose times its ops take, and whose bytes its
+/// device holds.
+struct DrawnCosts {
+  std::vector<PassCosts> passes;
+  std::vector<std::uint32_t> times, held;
+};
+
 /// What one virtual stage costs per microbatch (times, activation bytes) or in total (parameters),
 /// per GPU where several share the stage.
 struct StageCosts : PassCosts {
   /// Costs of a microbatch of which everything is stored where others are recomputed (Op::stored);
   /// none: all microbatches are alike.
   std::optional<PassCosts> stored{};
+  /// Costs of each microbatch; null: they are alike. Then those of the stage are of a mean one.
+  std::shared_ptr<const DrawnCosts> drawn{};
 
   double reduce_grad_s = 0;  ///< all-reduce of the gradients over the replicas
   double step_s = 0;         ///< optimizer step
@@ -149,7 +160,10 @@ struct StageCosts : PassCosts {
   int backward_microbatches = 1;
 
   /// Returns the costs of the op's microbatch.
-  const PassCosts& pass(const Op& op) const { return pass(op.has(Op::stored)); }
+  const PassCosts& pass(const Op& op) const {
+    if (drawn && is_compute(op.kind)) return drawn->passes[drawn->times[op.microbatch]];
+    return pass(op.has(Op::stored));
+  }
   const PassCosts& pass(bool is_stored) const { return is_stored && stored ? *stored : *this; }
   /// Calls `visit(seconds)` for the seconds of computing in all its ops, and what pairs save.
   template <class Visit>

@@ -79,6 +79,8 @@ class Durations {
   struct OfStage {
     OfPass usual, stored;  // stored: of microbatches of which everything is
     double saving_s;
+    const std::uint32_t* drawn = nullptr;  // by microbatch: one of the following; null: alike
+    std::vector<OfPass> passes{};
   };
 
   /// Adds what pairs of a device exchange where one computes while the other one's tokens go to
@@ -109,13 +111,21 @@ class Durations {
   }
 
   /// Names a pair by what it costs; pairs that are alike have the same name.
-  using Pair = std::array<std::size_t, 4>;
+  using Pair = std::array<std::size_t, 6>;
   Pair pair_of(int device, std::uint32_t g) const {
     const Op &op = ops_[g], &other = ops_[g + 1];
     const std::size_t first = first_[static_cast<std::size_t>(device)];
-    return {first + op.stage, first + other.stage, static_cast<std::size_t>(other.kind),
+    return {first + op.stage,
+            first + other.stage,
+            static_cast<std::size_t>(other.kind),
             (op.has(Op::stored) ? 1U : 0U) + (other.has(Op::stored) ? 2U : 0U) +
-                (op.has(Op::gathers) ? 4U : 0U)};
+                (op.has(Op::gathers) ? 4U : 0U),
+            drawn_of(op, device),
+            drawn_of(other, device)};
+  }
+  std::size_t drawn_of(const Op& op, int device) const {
+    const OfStage& stage = row(op, device);
+    return stage.drawn == nullptr ? 0 : stage.drawn[op.microbatch];
   }
 
   void add_row(const std::vector<StageCosts>& costs, const CollectivePrices& prices,
@@ -124,17 +134,21 @@ class Durations {
       const StageCosts& c = costs[s];
       OfStage& row = times_.emplace_back();
       row.saving_s = c.overlap_saving_s;
+      const auto price = [&](const Segment& segment) {
+        const CollectivePrice& one = price_at(prices, {segment.axis, segment.what});
+        invariant(one != kNotMade, "a collective that the traffic was not made with");
+        return one.seconds(segment);
+      };
+      if (c.drawn) {
+        row.drawn = c.drawn->times.data();
+        for (const PassCosts& pass : c.drawn->passes) row.passes.push_back(of_pass(pass, price));
+      }
       for (const std::uint8_t flags : {std::uint8_t{0}, std::uint8_t{Op::stored}}) {
         OfPass& times = flags == 0 ? row.usual : row.stored;
         const auto time_of = [&](const Op& op) {
-          const Time time{op_seconds(placement, costs, op), 0};
+          const Time time{is_compute(op.kind) ? 0 : op_seconds(placement, costs, op), 0};
           if (!is_compute(op.kind)) return time;
-          const auto price = [&](const Segment& segment) {
-            const CollectivePrice& one = price_at(prices, {segment.axis, segment.what});
-            invariant(one != kNotMade, "a collective that the traffic was not made with");
-            return one.seconds(segment);
-          };
-          return Time{time.compute_s, exposed_s(c.pass(op)[op].recipe, time.compute_s, price)};
+          return time_of_cost(c.pass((flags & Op::stored) != 0)[op], price);
         };
         Op op{0, static_cast<std::uint16_t>(s), OpKind::forward, flags};
         for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
@@ -152,6 +166,21 @@ class Durations {
     }
   }
 
+  template <class Price>
+  static Time time_of_cost(const OpCost& cost, const Price& price) {
+    return {cost.seconds, exposed_s(cost.recipe, cost.seconds, price)};
+  }
+  /// What the ops of microbatches with these costs take; steps and reductions have none.
+  template <class Price>
+  static OfPass of_pass(const PassCosts& pass, const Price& price) {
+    OfPass times{};
+    for (std::size_t kind = 0; kind < pass.ops.size(); ++kind)
+      times.kinds[kind] = time_of_cost(pass.ops[kind], price);
+    times.gathering = pass.gathering ? time_of_cost(*pass.gathering, price)
+                                     : times.kinds[static_cast<std::size_t>(OpKind::forward)];
+    return times;
+  }
+
   Time time_of(const Op& op, int device, std::uint32_t g) const {
     if (op.flags < Op::paired) return alone(op, device);
     Time time = alone(op, device);
@@ -166,7 +195,10 @@ class Durations {
   }
   Time alone(const Op& op, int device) const {
     const OfStage& stage = row(op, device);
-    const OfPass& pass = op.has(Op::stored) ? stage.stored : stage.usual;
+    const OfPass& pass = stage.drawn != nullptr && is_compute(op.kind)
+                             ? stage.passes[stage.drawn[op.microbatch]]
+                         : op.has(Op::stored) ? stage.stored
+                                              : stage.usual;
     return op.has(Op::gathers) ? pass.gathering : pass.kinds[static_cast<std::size_t>(op.kind)];
   }
   const OfStage& row(const Op& op, int device) const {

@@ -42,12 +42,17 @@ bool replicas_alike(const SimulationInput& input) {
       input.unlike != nullptr)
     return false;
   const std::uint32_t width = placement.width();
+  const auto as_long = [&](const Op& a, const Op& b) {
+    const DrawnCosts* drawn = input.costs[a.stage].drawn.get();
+    return drawn == nullptr || !is_compute(a.kind) ||
+           drawn->times[a.microbatch] == drawn->times[b.microbatch];
+  };
   for (int d = 0; d < ops.devices(); ++d) {
     const auto leader = ops.of_device(placement.device_at(0, placement.position_of(d)));
     const bool same_ops =
         std::ranges::equal(leader, ops.of_device(d), [&](const Op& a, const Op& b) {
           return a.kind == b.kind && a.stage == b.stage && a.flags == b.flags &&
-                 a.microbatch / width == b.microbatch / width;
+                 a.microbatch / width == b.microbatch / width && as_long(a, b);
         });
     if (!same_ops) return false;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace penstock {
@@ -161,6 +162,7 @@ class DeviceMemory {
   struct OfStage {
     std::uint32_t stage;
     std::array<Sums, 8> sums;  // [kind][stored]
+    std::map<std::uint32_t, std::array<Sums, 4>> drawn{};  // by costs of a microbatch
   };
 
   void add_stage(std::uint32_t stage) {
@@ -196,9 +198,20 @@ class DeviceMemory {
     for_each_holding(op, held, whole ? in_.costs[stage].backward_microbatches : 1, add);
     return s;
   }
-  const Sums& sums_of(const Op& op) const {
-    const OfStage* of = stages_.data();
+  const Sums& sums_of(const Op& op) {
+    OfStage* of = stages_.data();
     while (of->stage != op.stage) ++of;
+    if (const DrawnCosts* drawn = in_.costs[op.stage].drawn.get()) {
+      const std::uint32_t which = drawn->held[op.microbatch];
+      const auto [found, added] = of->drawn.try_emplace(which);
+      if (added) {
+        const StageHoldings held = stage_holdings(in_.costs, op.stage, drawn->passes[which],
+                                                  in_.parts.empty() ? 1 : in_.parts[op.stage]);
+        for (std::size_t kind = 0; kind < found->second.size(); ++kind)
+          found->second[kind] = sums(op.stage, static_cast<OpKind>(kind), held);
+      }
+      return found->second[static_cast<std::size_t>(op.kind)];
+    }
     return of->sums[2 * static_cast<std::size_t>(op.kind) + (op.has(Op::stored) ? 1 : 0)];
   }
 
