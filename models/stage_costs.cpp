@@ -261,11 +261,17 @@ class StageModel {
     const auto instead = [&](const LayerNarrow& of) {
       return alone ? bytes.weights * of.parameters : 0;
     };
+    // Further experts have a place beside a GPU's own; the states of all are with their owners.
+    const std::int64_t copies = job().expert.copies;
+    const std::int64_t copied =
+        copies > 0 ? parameters_.of_experts(counts) * copies * job().expert.degree /
+                         job().model.experts->count
+                   : 0;
     c.weight_bytes =
-        weight_bytes(parameters) + whole(parameters_.narrow(counts, [&](const LayerNarrow& of) {
+        weight_bytes(parameters + copied) + whole(parameters_.narrow(counts, [&](const LayerNarrow& of) {
           return 2 * of.bytes - instead(of);
         }));
-    c.gradient_bytes = whole(n * bytes.gradients);
+    c.gradient_bytes = whole((n + static_cast<double>(copied)) * bytes.gradients);
     c.optimizer_bytes = whole(shard_of(n * bytes.optimizer, stage, counts));
     c.version_bytes = whole(n * bytes.version);
     const double gathered =
@@ -358,6 +364,13 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSp
                                     const std::vector<int>& layers,
                                     const StageCostOptions& options) {
   return stage_costs(model, std::vector<DeviceSpec>(layers.size(), device), layers, options);
+}
+
+StageCosts stage_costs_of(const TransformerSpec& model, const DeviceSpec& device,
+                          const std::vector<int>& layers, std::size_t stage,
+                          const StageCostOptions& options) {
+  const LayerKinds kinds(model, options.expert);
+  return StageModel(kinds, device, options, stage).costs(spans_of_stages(layers)[stage]);
 }
 
 std::vector<StageCosts> stage_costs(const TransformerSpec& model,

@@ -68,6 +68,9 @@ struct StageCostOptions {
   StackSpec stack = {};
   CollectivePrice tensor_sum = {};  ///< an all-reduce among the tensor ranks
   ExpertParallel expert = {};
+  /// Pairs of queries and keys of the slowest context rank over its share of those of whole
+  /// sequences: documents attend to themselves alone (models/documents.hpp).
+  double attended = 1;
 };
 
 /// Consecutive layers of a model on a stage, [begin, begin + layers). The first stage also has the
@@ -88,6 +91,11 @@ std::vector<LayerSpan> spans_of_stages(const std::vector<int>& layers);
 std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSpec& device,
                                     const std::vector<int>& layers,
                                     const StageCostOptions& options);
+
+/// The same of one of the stages.
+StageCosts stage_costs_of(const TransformerSpec& model, const DeviceSpec& device,
+                          const std::vector<int>& layers, std::size_t stage,
+                          const StageCostOptions& options);
 
 /// The same with a device of its own for every stage.
 std::vector<StageCosts> stage_costs(const TransformerSpec& model,

@@ -89,11 +89,11 @@ double TransformerSpec::forward_flops(double b) const {
          });
 }
 
-double TransformerSpec::attention_pairs() const {
-  const double all = as_double(seq_length) * as_double(seq_length);
-  const std::int64_t window = sliding_window.value_or(seq_length);
-  if (window >= seq_length || !flash_attention) return all;
-  const double outside = as_double(seq_length - window);
+double TransformerSpec::attention_pairs(std::int64_t length) const {
+  const double all = as_double(length) * as_double(length);
+  const std::int64_t window = sliding_window.value_or(length);
+  if (window >= length || !flash_attention) return all;
+  const double outside = as_double(length - window);
   const int full = full_attention_every ? num_layers / *full_attention_every : 0;
   return all - outside * outside * (num_layers - full) / num_layers;
 }

@@ -78,6 +78,11 @@ struct ExpertParallel {
   int degree = 1;
   int tensor = 1;
   bool narrow_dispatch = false;  ///< tokens go to experts in the type of their products
+  int copies = 0;  ///< further experts of a layer that a GPU has room for (models/routing.hpp)
+  /// Of the GPU that gets most tokens of a microbatch: rows of its experts over the mean of all
+  /// GPUs, what it receives over that mean, and how unlike its experts' rows are, from 0 to 1 as by
+  /// a power law.
+  double rows = 1, received = 1, skew = 0;
 
   int parts() const { return degree * tensor; }
 };
@@ -194,7 +199,9 @@ struct TransformerSpec {
   /// Returns of which kind most layers of such a model are.
   LayerKind usual_kind() const { return experts ? LayerKind::experts : LayerKind::dense; }
   /// Pairs of query and key that count, of a sequence and head, the mean over the layers.
-  double attention_pairs() const;
+  double attention_pairs() const { return attention_pairs(seq_length); }
+  /// The same of a sequence, or document, of so many tokens.
+  double attention_pairs(std::int64_t length) const;
 
   // Of a layer of the usual kind:
   std::int64_t layer_matrix_parameters() const;

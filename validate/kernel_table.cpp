@@ -112,9 +112,9 @@ KernelRow experts_row(KernelCells& cells, const KernelTimes& times) {
   ExpertsShape e{cells.number("tokens"), cells.number("hidden"),  cells.number("inter"),
                  cells.number("topk"),   cells.number("experts"), cells.number("gated", 0) != 0,
                  cells.number("tp"),     cells.number("ep")};
-  e.skewed = skew != "bal";
+  e.skew = skew == "bal" ? 1 : 2;
   e.load = cells.number_or("load", 1);
-  if (e.skewed && e.ep > 1 && cells.text("load").empty())
+  if (e.skew > 1 && e.ep > 1 && cells.text("load").empty())
     throw NotPredicted{
         "the column 'load', the rows of the GPU that has most of them over the "
         "mean, is empty where experts are not chosen evenly"};

@@ -52,6 +52,7 @@ struct Tokens {
   std::int64_t bytes = 0, back_bytes = 0;  ///< of a call
   double experts_s = 0;                    ///< of all
   bool first = false;                      ///< they go before the op computes anything
+  std::int64_t copies_bytes = 0;           ///< of a call: copies of experts, or their gradients
 };
 
 /// Puts together the recipe of an op that computes for so many seconds.
@@ -127,11 +128,18 @@ class RecipeOf {
                      .bytes = bytes * tokens.calls});
     };
     if (tokens.calls == 0) return append({.after = before_, .share = 1 - hiding_});
+    // Copies come, and their gradients go, beside attention.
+    const auto exchange_copies = [&] {
+      if (tokens.copies_bytes > 0) exchange(tokens.copies_bytes, Segment::kNone);
+    };
+    if (!tokens.first) exchange_copies();
     const double experts = share_of(tokens.experts_s), rest = 1 - hiding_ - experts;
     if (tokens.first) {
       const std::int8_t sent = exchange(tokens.bytes, before_);
       const std::int8_t computed = append({.after = sent, .share = experts});
-      return append({.after = exchange(tokens.back_bytes, computed), .share = rest});
+      const std::int8_t back = exchange(tokens.back_bytes, computed);
+      exchange_copies();
+      return append({.after = back, .share = rest});
     }
     const std::int8_t sent = exchange(tokens.bytes, append({.after = before_, .share = rest}));
     const std::int8_t computed = append({.after = sent, .share = experts});
@@ -252,8 +260,19 @@ struct OfStage {
 std::int64_t token_bytes(const StageJob& job, double element_bytes) {
   if (!job.model.experts) return 0;
   const double tokens = job.b * static_cast<double>(job.model.seq_length) / job.tensor.degree;
-  return std::llround(tokens * job.model.experts->top_k *
+  return std::llround(job.expert.received * tokens * job.model.experts->top_k *
                       static_cast<double>(job.model.hidden_size) * element_bytes);
+}
+
+/// Returns what the group has for the copies of its experts, per GPU: their weights, or with
+/// `gradients` these, too.
+std::int64_t copied_bytes(const StageJob& job, bool gradients) {
+  if (job.expert.copies == 0) return 0;
+  const ParameterBytes& bytes = job.model.bytes;
+  const double of_expert = static_cast<double>(job.layer.expert_parameters()) * job.expert.degree /
+                           job.model.experts->count;
+  return std::llround(job.expert.copies * of_expert *
+                      (bytes.weights + (gradients ? bytes.gradients : 0)));
 }
 
 }  // namespace
@@ -326,7 +345,8 @@ void set_recipes(const StageKinds& kinds, bool first, bool last, const LayerProd
     add_gathered(whole_backward, of.experts + of.experts_again);
   }
   const auto tokens = [&](int calls, double experts_s, bool at_first) {
-    return experts ? Tokens{calls, sent, copies, experts_s, at_first} : Tokens{};
+    return experts ? Tokens{calls, sent, copies, experts_s, at_first, copied_bytes(job, at_first)}
+                   : Tokens{};
   };
   const double experts_s = layers * forward_s.experts_s;
   const double again_s = of.experts > 0 ? experts_s * of.experts_again / of.experts : 0;

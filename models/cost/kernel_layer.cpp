@@ -4,6 +4,7 @@
 #include "models/kernels/kernel_times.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace penstock {
 namespace {
@@ -63,12 +64,19 @@ bool add_experts(const StageJob& job, KernelLayer& sum) {
       .inter = static_cast<double>(experts.width) / job.expert.tensor,
       .topk = static_cast<double>(experts.top_k),
       .experts = std::max(1.0, static_cast<double>(experts.count) / job.expert.degree),
-      .gated = model.form().gated_mlp};
+      .gated = model.form().gated_mlp,
+      .load = job.expert.rows};
   const std::string type = kernel_type(model, ProductClass::experts);
+  std::string measured = type;
   std::optional<double> seconds = times.experts_s(type, shape);
   for (const char* other : {"fp8", "fp8_block"})
-    if (!seconds && type != model.compute_type) seconds = times.experts_s(other, shape);
+    if (!seconds && type != model.compute_type) seconds = times.experts_s(measured = other, shape);
   if (!seconds) return false;
+  if (job.expert.skew > 0) {
+    ExpertsShape skewed = shape;
+    skewed.skew = 1 + job.expert.skew;
+    seconds = std::max(*seconds, *times.experts_s(measured, skewed));
+  }
   const double sums = 2 * std::min(kMasterSumBytes, model.bytes.gradients) *
                       static_cast<double>(job.layer.expert_parameters());
   const double bytes_per_s = job.device.memory_bytes_per_s * job.device.memory_efficiency;
@@ -76,7 +84,8 @@ bool add_experts(const StageJob& job, KernelLayer& sum) {
   for (const Module& m : job.layer.modules())
     if (m.again_with.overlaps(LayerPart::moe) && m.kind == Module::Kind::elementwise &&
         !m.again_with.overlaps(LayerPart::shared_experts))
-      moved += tokens * model.element_bytes() * static_cast<double>(m.moved.divided);
+      moved +=
+          job.expert.rows * tokens * model.element_bytes() * static_cast<double>(m.moved.divided);
   // They were measured in bursts and with weights that nobody filled, which draw little power: they
   // reach no more than dense products do.
   const double burst_s = std::max(0.0, *seconds - moved / bytes_per_s);
@@ -97,16 +106,29 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
   const auto kv_heads = static_cast<double>(model.num_query_groups);
   // Context ranks attend in as many steps, each of half of the pairs of its tokens with as many.
   const double steps = job.context;
-  const AttentionShape shape{job.b * steps, static_cast<double>(model.seq_length) / steps,
-                             static_cast<double>(model.num_attention_heads) / t,
-                             std::max(1.0, kv_heads / t), head};
+  const double seq = static_cast<double>(model.seq_length) / steps;
   const KernelTimes& times = *job.device.kernel_times;
   const auto kind = model.latent          ? AttentionKind::mla
                     : model.form().causal ? AttentionKind::causal
                                           : AttentionKind::full;
-  auto seconds = times.attention_s(kind, kernel_type(model, ProductClass::attention), shape);
-  if (!seconds) seconds = times.attention_s(kind, model.compute_type, shape);  // assumed no faster
+  const auto seconds_at = [&](double length) {
+    const AttentionShape shape{job.b * steps * seq / length, length,
+                               static_cast<double>(model.num_attention_heads) / t,
+                               std::max(1.0, kv_heads / t), head};
+    auto s = times.attention_s(kind, kernel_type(model, ProductClass::attention), shape);
+    if (!s) s = times.attention_s(kind, model.compute_type, shape);  // assumed no faster
+    return s;
+  };
+  auto seconds = seconds_at(seq);
   if (!seconds) return;
+  if (job.attended != 1) {
+    // Documents are as many shorter sequences as have their tokens and their pairs. They are of
+    // many lengths, so that no step from a block of a kernel to the next is seen.
+    constexpr double kBlock = 128;
+    const double length = std::max(kBlock, job.attended * seq);
+    const double low = std::floor(length / kBlock) * kBlock;
+    seconds = std::lerp(*seconds_at(low), *seconds_at(low + kBlock), (length - low) / kBlock);
+  }
   *seconds *= steps * (1 + job.stack.product_slowdown);
   sum.attention_s = *seconds;
   sum.attention_backward_s = times.attention_backward * *seconds;

@@ -34,7 +34,10 @@ struct StageJob {
         forward(layer.work(b, tensor)),
         again(recompute.in_full() ? forward
               : selective()       ? layer.work_again(b, tensor, recompute.parts)
-                                  : LayerWork{}) {}
+                                  : LayerWork{}),
+        attended(options.attended) {
+    for (LayerWork* work : {&forward, &again}) work->attention_flops *= attended;
+  }
 
   const TransformerSpec& model;
   const Layer& layer;
@@ -49,6 +52,7 @@ struct StageJob {
   Recomputation recompute;
   LayerWork forward;  ///< of a layer
   LayerWork again;    ///< what is computed again of a layer of which something is
+  double attended;    ///< StageCostOptions::attended
 
   bool selective() const { return recompute.granularity == Recompute::selective; }
   /// Returns of how many of a stage's layers something is computed again.

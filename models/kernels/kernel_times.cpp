@@ -111,7 +111,8 @@ double seconds_of(const ProductLaw& law, const ProductShape& p, double multiproc
 double seconds_of(const ExpertsLaw& law, const ExpertsShape& e) {
   const double inter = e.inter / e.tp, experts = e.experts / e.ep, up = e.gated ? 2 : 1;
   const double rows = e.tokens * e.topk / e.ep * e.load;
-  const double padded = rows + experts * (e.skewed ? law.skewed_padding : law.padding);
+  const double padded =
+      rows + experts * (law.padding + (e.skew - 1) * (law.skewed_padding - law.padding));
   const double used = experts * (1 - std::exp(-rows / experts));  // that have any row
   const double read = operand_bytes(law.type) * used * e.hidden * inter / law.weights_bytes_per_s;
   const double moved = rows * (2 * kHalfBytes * e.hidden + kHalfBytes * inter * (up + 1)) +
@@ -126,7 +127,7 @@ double seconds_of(const ExpertsLaw& law, const ExpertsShape& e) {
   quantity(shape, KernelQuantity::inter) = inter;
   quantity(shape, KernelQuantity::hidden) = e.hidden;
   quantity(shape, KernelQuantity::ep) = e.ep;
-  quantity(shape, KernelQuantity::skew) = e.skewed ? 2 : 1;
+  quantity(shape, KernelQuantity::skew) = e.skew;
   return s * correction(law.corrections, shape);
 }
 

@@ -115,9 +115,9 @@ struct ExpertsShape {
   double hidden = 0, inter = 0, topk = 1, experts = 1;
   bool gated = true;  ///< SwiGLU: three matrices instead of two
   double tp = 1, ep = 1;
-  /// Rows of the GPU that has most of them, over the mean; other than 1 means `skewed`.
+  /// Rows of the GPU that has most of them, over the mean.
   double load = 1;
-  bool skewed = false;  ///< experts are chosen by a power law
+  double skew = 1;  ///< 1: the experts of a GPU get as many rows; 2: as a power law says
 };
 
 struct AttentionShape {

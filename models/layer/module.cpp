@@ -168,6 +168,7 @@ class LayerOf {
     last().vectors.whole *= experts.count;
     last().vectors.divided *= experts.count;
     last().again_with = LayerPart::moe;
+    last().routed = true;
     return last();
   }
 
@@ -193,15 +194,20 @@ class LayerOf {
          .feeds = ProductClass::experts,
          .moved = {0, 2 * k * h_ * expert_.tensor},
          .kept = {0, k * h_ * expert_.tensor},
+         .routed = true,
          .again_with = moe});
     add_expert_product("experts_up", h_, inner, true).kept = {0, k * inner};
     add({.name = "experts_activation",
          .feeds = ProductClass::experts,
          .moved = {0, k * (inner + experts.width)},
          .kept = {0, k * experts.width},
+         .routed = true,
          .again_with = moe | LayerPart::moe_act});
     add_expert_product("experts_down", experts.width, h_, false);
-    add({.name = "combine", .moved = {0, (k * expert_.tensor + 1) * h_}, .again_with = moe});
+    add({.name = "combine",
+         .moved = {0, (k * expert_.tensor + 1) * h_},
+         .routed = true,
+         .again_with = moe});
     if (experts.shared_width == 0) return;
     add_mlp({"shared_up", "shared_activation", "shared_down"}, experts.shared_width,
             moe | LayerPart::shared_experts, {});
@@ -334,7 +340,7 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
     if (is_product) follows_product = is(m);
     if (!is(m)) continue;
     work.sums += m.sums ? 1 : 0;
-    double moved = of_rank(m.moved, element_bytes_);
+    double moved = load(m) * of_rank(m.moved, element_bytes_);
     if (m.masks) moved += of_rank({hidden_size_, 0}, 1);
     work.moved_bytes += moved;
     if (!follows_product) work.lone_bytes += moved;
@@ -346,7 +352,8 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
     }
     if (!is_product) continue;
     const bool repeated = m.divided_by == Module::DividedBy::nobody && !tensor.sequence;
-    const double flops = 2 * tokens(b) * real(m.used_matrix()) * (repeated ? tensor.degree : 1);
+    const double flops =
+        load(m) * (2 * tokens(b) * real(m.used_matrix()) * (repeated ? tensor.degree : 1));
     work.product_flops += flops;
     work.class_flops[static_cast<std::size_t>(m.of)] += flops;
     const auto of_operand = [&](const Elements& elements, double bytes) {
@@ -354,14 +361,14 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
                                                        : of_product(elements, bytes);
     };
     work.operand_bytes += bytes_of(m.of) * real(m.matrix()) / parts(m, tensor) +
-                          of_operand(m.input(), bytes_of(m.of)) +
-                          of_operand(m.result(), element_bytes_);
+                          load(m) * of_operand(m.input(), bytes_of(m.of)) +
+                          load(m) * of_operand(m.result(), element_bytes_);
     const bool norm_casts =
         i > 0 && modules_[i - 1].casts_for_product && facts_of(types_.of(m.of)).amax_passes == 0;
     // A norm reads its input anyhow and leaves its wide output out.
     const double saved = norm_casts && cast_bytes(m.of) > 0 ? 2 * element_bytes_ : 0;
-    work.cast_bytes += of_rank(m.input(), cast_bytes(m.of) - saved);
-    work.cast_back_bytes += cast(m.result(), m.of);
+    work.cast_bytes += load(m) * of_rank(m.input(), cast_bytes(m.of) - saved);
+    work.cast_back_bytes += load(m) * cast(m.result(), m.of);
     // What is gathered of an input that was cast is transposed for the gradient of the weights.
     if (cast_bytes(m.of) > 0 && bytes_of(m.of) < element_bytes_)
       work.cast_back_bytes +=
@@ -393,7 +400,7 @@ LayerKept Layer::kept(double b, const TensorParallel& tensor, LayerParts again) 
   for (const Module& m : modules_) {
     if (m.again_with.overlaps(again)) continue;
     const double size = m.feeds ? std::min(element_bytes_, bytes_of(*m.feeds)) : element_bytes_;
-    add(m.kept, size);
+    add(m.kept, load(m) * size);
     if (is_narrow(m.of)) add(m.narrow_copy, bytes_of(m.of));
     masks += m.masks ? 1 : 0;
     of_pair += m.pair_bytes;

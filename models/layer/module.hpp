@@ -77,6 +77,7 @@ struct Module {
   /// Attention: bytes of the softmax and its dropout that are kept until I, of each pair of a query
   /// and a key and each head.
   double pair_bytes = 0;
+  bool routed = false;      ///< done of the tokens that come to a GPU's experts, not of its own
   bool sums = false;        ///< tensor ranks gather its part's input and sum its output
   LayerParts again_with{};  ///< runs again, and keeps nothing, where one of these is recomputed
 
@@ -158,6 +159,8 @@ class Layer {
   /// Returns how many GPUs divide a module's matrices.
   int parts(const Module& m, const TensorParallel& tensor) const;
   double tokens(double b) const { return b * static_cast<double>(seq_length_); }
+  /// Returns what a module does over what it would with as many tokens for every GPU.
+  double load(const Module& m) const { return m.routed ? expert_.rows : 1; }
   double bytes_of(ProductClass products) const { return operand_bytes_[std::size_t(products)]; }
   bool is_narrow(ProductClass products) const { return bytes_of(products) < element_bytes_; }
 
