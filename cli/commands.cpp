@@ -41,6 +41,7 @@ const std::vector<CommandSpec>& table() {
         kFormat,
         {"advice", "HOW", "what would help: usual (default; about 0.1 s), full: all of it, or none",
          "none|usual|full"},
+        {"samples", "N", "draws of routing, documents and jitter: time and memory as percentiles"},
         {"events", "", "every op with its times: a list in json, the rows of csv"},
         {"trace", "FILE", "write a Chrome trace (.json or .json.gz)", "file"},
         kReport,

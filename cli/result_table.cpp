@@ -415,6 +415,28 @@ std::string link_line(const Simulation& s, const Result& r) {
                      format_percent(busiest->busy_fraction), flows);
 }
 
+/// What `--samples` drew.
+std::string sample_lines(const SampleStudy& study) {
+  if (!study.differ)
+    return "Varies?    no: nothing in the scenario is drawn (routing, documents, jitter)\n";
+  const auto line = [](const char* what, const Quantiles& q, const auto& text) {
+    return fmt::format("           {}: p5 {}, p50 {}, p95 {}, worst {}\n", what, text(q.p5),
+                       text(q.p50), text(q.p95), text(q.worst));
+  };
+  const auto bytes = [](double value) { return format_bytes(value); };
+  std::string out =
+      fmt::format("Varies?    over {}, the first of which is shown:\n", counted(study.n, "draw")) +
+      line("iteration", study.iteration_time_s, [](double s) { return format_time(s); });
+  if (study.tokens_per_s)
+    out += line("tokens/s", *study.tokens_per_s,
+                [](double rate) { return format_count(std::llround(rate)); });
+  out += line("bubble", study.bubble_fraction, [](double share) { return format_percent(share); });
+  if (study.peak_memory_bytes.worst > 0) out += line("peak memory", study.peak_memory_bytes, bytes);
+  if (study.infeasible > 0)
+    out += fmt::format("           {} of them do not fit\n", study.infeasible);
+  return out;
+}
+
 std::string events_table(const Simulation& s) {
   TextTable table({"device", "op", "start s", "end s", "version"});
   for (const Json& e : events_json(s)) {
@@ -437,6 +459,7 @@ std::string to_table(const Simulation& s, const Result& r, const OutputOptions& 
                      how_sure(s) + why(s, r) + communication_line(s, r) + path_summary(s, r) +
                      contention_line(s, r) + link_line(s, r) + help(r);
   if (r.perturbed) text += perturbation_lines(*r.perturbed);
+  if (r.samples) text += sample_lines(*r.samples);
   for (const std::string& note : r.notes) text += "note: " + note + "\n";
   text += "\n" + time_table(s, r, options) + memory_table(s, r, options);
   if (options.events) text += events_table(s);

@@ -250,6 +250,27 @@ std::string links_section(const Result& r) {
   return section_text(section);
 }
 
+/// What `--samples` drew.
+std::string samples_section(const SampleStudy& study) {
+  const std::string note = study.differ
+                               ? fmt::format("Over {}, the first of which the other sections show.",
+                                             counted(study.n, "draw"))
+                               : "Nothing in the scenario is drawn (routing, documents, jitter).";
+  TableSection section{
+      {"What varies", note}, {{"of a draw"}, {"p5"}, {"p50"}, {"p95"}, {"worst"}}, {}};
+  const auto add = [&](const char* name, const Quantiles& q, const auto& text) {
+    section.rows.push_back({name, text(q.p5), text(q.p50), text(q.p95), text(q.worst)});
+  };
+  add("iteration", study.iteration_time_s, [](double s) { return format_time(s); });
+  if (study.tokens_per_s)
+    add("tokens/s", *study.tokens_per_s,
+        [](double rate) { return format_count(std::llround(rate)); });
+  add("bubble", study.bubble_fraction, [](double share) { return format_percent(share); });
+  add("peak memory, fullest device", study.peak_memory_bytes,
+      [](double bytes) { return format_bytes(bytes); });
+  return section_text(section);
+}
+
 std::string help_section(const Result& r) {
   TableSection section{
       {"What would help"}, {{"change"}, {"update", "s"}, {"difference", "fraction"}}, {}};
@@ -345,6 +366,7 @@ Report simulation_report(const Simulation& s, const Result& r, const Arguments& 
   const bool sizes = std::ranges::any_of(
       r.devices, [](const DeviceResult& d) { return d.memory.use.total() > 0; });
   if (sizes) report.sections.push_back(memory_section(s, r, rows));
+  if (r.samples) report.sections.push_back(samples_section(*r.samples));
   if (!r.what_would_help.empty() || !r.what_to_change.empty())
     report.sections.push_back(help_section(r));
   if (!r.links.empty()) report.sections.push_back(links_section(r));

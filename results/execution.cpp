@@ -38,6 +38,11 @@ void require_executable(const Scenario& scenario, bool perturbed, bool real) {
                      "the executor keeps activations where they are made; use --set "
                      "pipeline.offload=0");
   }
+  if (scenario.routing || scenario.documents) {
+    throw InputError(scenario.origin,
+                     fmt::format("'{}' can be predicted, not executed; leave it out",
+                                 scenario.routing ? "routing" : "documents"));
+  }
   if (!perturbed &&
       (scenario.perturbations.changes_times() || scenario.perturbations.reliability)) {
     throw InputError(scenario.origin,

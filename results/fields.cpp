@@ -204,6 +204,22 @@ std::optional<Json> runs_json(const Result& r) {
                })}};
 }
 
+Json quantiles_json(const Quantiles& q) {
+  return {{"p5", q.p5}, {"p50", q.p50}, {"p95", q.p95}, {"worst", q.worst}};
+}
+
+std::optional<Json> samples_json(const Result& r) {
+  if (!r.samples) return std::nullopt;
+  const SampleStudy& s = *r.samples;
+  return Json{{"n", s.n},
+              {"differ", s.differ},
+              {"infeasible", s.infeasible},
+              {"iteration_time_s", quantiles_json(s.iteration_time_s)},
+              {"tokens_per_s", s.tokens_per_s ? quantiles_json(*s.tokens_per_s) : Json(nullptr)},
+              {"bubble_fraction", quantiles_json(s.bubble_fraction)},
+              {"peak_memory_bytes", quantiles_json(s.peak_memory_bytes)}};
+}
+
 const std::vector<Field<Goodput>>& goodput_fields() {
   using G = Goodput;
   static const std::vector<Field<G>> kFields = {
@@ -604,6 +620,8 @@ const std::vector<Field<Summary>>& result_fields() {
       {"runs", Unit::none, [](const Result& r) { return runs_json(r); }, "of a jitter"},
       {"goodput", Unit::none, [](const Result& r) { return goodput_json(r); },
        "of a long job whose devices fail"},
+      {"samples", Unit::none, [](const Result& r) { return samples_json(r); },
+       "only with `--samples N` ([samples](#samples))"},
       {"notes", Unit::none, [](const Result& r) { return Json(r.notes); },
        "what a reader should know"},
   });

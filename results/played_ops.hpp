@@ -10,7 +10,7 @@ namespace penstock {
 /// Returns the number of ops that the engine plays of a scenario.
 inline std::uint64_t played_ops(const Scenario& s, EngineChoice engine) {
   const bool in_lockstep = engine != EngineChoice::exact && s.mesh.width.alike() &&
-                           !s.mesh.divided && !s.schedule->asynchronous &&
+                           !s.mesh.divided && !s.schedule->asynchronous && !s.documents &&
                            s.schedule->layout != Layout::mirrored && s.unlike.kind.empty();
   return count_ops(s.shape) / (in_lockstep ? static_cast<std::uint64_t>(s.mesh.width.at(0)) : 1);
 }

@@ -258,7 +258,7 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   r.mfu = model_flops * r.microbatches_per_s / peak;
   r.hfu = hardware_flops * r.microbatches_per_s / peak;
   if (model.family == Family::bert) return;
-  const double attention = 3 * (model.num_layers + model.mtp_layers) *
+  const double attention = s.scenario.attended * 3 * (model.num_layers + model.mtp_layers) *
                            model.layer_attention_flops(double(s.scenario.microbatch_size));
   r.mfu_causal = (model_flops - attention / 2) * r.microbatches_per_s / peak;
 }

@@ -170,6 +170,21 @@ struct PerturbationStudy {
   std::optional<Goodput> goodput;
 };
 
+/// A number over draws of what differs by microbatch. `worst`: the most of times and bytes, the
+/// least of rates.
+struct Quantiles {
+  double p5 = 0, p50 = 0, p95 = 0, worst = 0;
+};
+
+/// What `--samples` draws of a scenario come to.
+struct SampleStudy {
+  int n = 0;
+  bool differ = true;  ///< false: nothing is drawn, and one stands for all
+  int infeasible = 0;  ///< draws of which a device has no room for what it holds
+  Quantiles iteration_time_s{}, peak_memory_bytes{}, bubble_fraction{};
+  std::optional<Quantiles> tokens_per_s{};
+};
+
 /// How fast a run is.
 struct Rates {
   double makespan_s = 0;
@@ -198,6 +213,7 @@ struct Result : Rates {
   std::string help_not_tried;  ///< how many of these changes were not tried, and how to try them
   std::vector<std::string> notes;
   std::optional<PerturbationStudy> perturbed;  ///< what disturbs the run, and what that costs
+  std::optional<SampleStudy> samples;          ///< none: not asked for
 };
 
 /// Returns how fast the run is, and nothing about its devices, in a fraction of the time of

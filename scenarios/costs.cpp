@@ -65,6 +65,16 @@ UnlikeDevices unlike_devices(const std::vector<const DeviceSpec*>& on, const Tra
   return unlike;
 }
 
+/// The devices of the virtual stages, where those of each position are alike.
+std::vector<DeviceSpec> devices_of_stages(const std::vector<const DeviceSpec*>& at,
+                                          const Placement& placement) {
+  std::vector<DeviceSpec> devices;
+  devices.reserve(placement.positions().size());
+  for (const std::uint32_t position : placement.positions())
+    devices.push_back(*at[std::min(position, placement.mirror_of(position))]);
+  return devices;
+}
+
 /// `layers` are balanced where there are none. The costs of a stage whose replicas are on different
 /// devices are those of the slowest.
 CostedStages cost_by_shape(const TransformerSpec& model, const Parallelism& job,
@@ -82,10 +92,7 @@ CostedStages cost_by_shape(const TransformerSpec& model, const Parallelism& job,
     unlike = unlike || *at[first] != *on.back();
     if (rate(model, *on.back()) < rate(model, *at[first])) at[first] = on.back();
   }
-  std::vector<DeviceSpec> devices;  // by virtual stage
-  devices.reserve(placement.positions().size());
-  for (const std::uint32_t position : placement.positions())
-    devices.push_back(*at[std::min(position, placement.mirror_of(position))]);
+  const std::vector<DeviceSpec> devices = devices_of_stages(at, placement);
   const StageCostOptions options = cost_options(job);
   CostedStages stages{.layers = std::move(layers)};
   if (stages.layers.empty())
@@ -125,17 +132,21 @@ CostedStages cost_given(const Specification& spec, const Parallelism& job) {
   return stages;
 }
 
-/// All ops take as long as those of the slowest GPU.
-void slow_down(const Parallelism& job, CostedStages& stages) {
-  if (job.stack.speed_spread <= 0) return;
+/// Returns how much longer all ops take than on a usual GPU: as long as on the slowest one.
+double pace_of(const Parallelism& job, const std::vector<StageCosts>& costs) {
+  if (job.stack.speed_spread <= 0) return 1;
   const std::vector<int> widths = job.widths();
   std::vector<double> busy_s(widths.size(), 0);
   const Placement where = job.placement();
   const auto& positions = where.positions();
-  for (std::size_t s = 0; s < stages.costs.size(); ++s)
-    busy_s[positions[s]] +=
-        stages.costs[s][OpKind::forward].seconds + stages.costs[s][OpKind::backward].seconds;
-  const double pace = slowest_pace(busy_s, widths, job.stack.speed_spread);
+  for (std::size_t s = 0; s < costs.size(); ++s)
+    busy_s[positions[s]] += costs[s][OpKind::forward].seconds + costs[s][OpKind::backward].seconds;
+  return slowest_pace(busy_s, widths, job.stack.speed_spread);
+}
+
+void slow_down(const Parallelism& job, CostedStages& stages) {
+  const double pace = pace_of(job, stages.costs);
+  if (pace == 1) return;
   const auto slow = [&](std::vector<StageCosts>& costs) {
     for (StageCosts& c : costs) c.for_each_compute_s([&](double& seconds) { seconds *= pace; });
   };
@@ -224,6 +235,35 @@ void check_layer_profile(const Specification& spec, const Parallelism& job, Reco
 }
 
 }  // namespace
+
+UnevenCosts::UnevenCosts(const Scenario& scenario) : scenario_(scenario) {
+  const Placement placement = scenario.placement();
+  std::vector<const DeviceSpec*> at(scenario.shape.depth, &scenario.cluster.device);
+  for (std::uint32_t p = 0; p < scenario.shape.depth && !scenario.cluster.groups.empty(); ++p)
+    at[p] = &slowest_of(*scenario.transformer, scenario.cluster,
+                        scenario.gpus_of(placement.device_at(0, p)));
+  devices_ = devices_of_stages(at, placement);
+  if (scenario.stack.speed_spread <= 0) return;
+  std::vector<StageCosts> even;
+  for (std::uint32_t s = 0; s < devices_.size(); ++s) even.push_back(stage_costs(s, {}));
+  pace_ = pace_of(scenario, even);
+}
+
+StageCosts UnevenCosts::stage_costs(std::uint32_t stage, const Uneven& uneven) const {
+  StageCostOptions options = cost_options(scenario_);
+  if (scenario_.mesh.divided) options.microbatch_size /= scenario_.mesh.width.at(stage);
+  options.expert.rows = uneven.rows;
+  options.expert.received = uneven.received;
+  options.expert.skew = uneven.skew;
+  options.attended = uneven.attended;
+  return stage_costs_of(*scenario_.transformer, devices_[stage], scenario_.layers, stage, options);
+}
+
+PassCosts UnevenCosts::of(std::uint32_t stage, const Uneven& uneven) const {
+  StageCosts costs = stage_costs(stage, uneven);
+  if (pace_ != 1) costs.for_each_compute_s([&](double& seconds) { seconds *= pace_; });
+  return costs.pass(false);
+}
 
 bool per_chunk(const Section& model) { return model.choice("per") == 1; }
 

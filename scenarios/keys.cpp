@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/keys.hpp"
 
+#include "models/documents.hpp"
 #include "models/perturbation.hpp"
+#include "models/routing.hpp"
 #include "scenarios/not_modelled.hpp"
 
 #include <fmt/format.h>
@@ -48,6 +50,15 @@ const std::vector<KeyRow>& table() {
        "without a flush as many as a steady state needs",
        1},
       {"scenario", "pipeline", T::section, "how the model is cut and fed", "pipeline"},
+      {"scenario", "routing", T::section,
+       "which share of the tokens goes to which expert, and what is done about it; default: to all "
+       "as many",
+       "routing"},
+      {"scenario", "documents", T::section,
+       "documents of many lengths, packed into sequences, whose tokens attend to their own "
+       "document "
+       "alone; default: a sequence is one",
+       "documents"},
       {"scenario", "perturbations", T::section,
        "what disturbs the run: noise, slow devices, links that fail, failures", "perturbations"},
       {"scenario", "training", T::section,
@@ -237,6 +248,54 @@ const std::vector<KeyRow>& table() {
        "all|none"},
       {"pipeline", "weight_copies", T::choice,
        "pipedream: weight copies kept: paper (default): w_s + 1; code: w_s + 2", "paper|code"},
+
+      {"routing", "load", T::choice,
+       "how many tokens experts get: balanced (default); zipf, by rank; hot-experts, or those of "
+       "one "
+       "GPU (hot-rank), or spread evenly over GPUs, get hot_share; idle: half of them get none; "
+       "rotating: hot-rank, whose GPU changes; burst: hot-experts now and then; histogram (default "
+       "where that is given)",
+       kRoutingLoads},
+      {"routing", "exponent", T::quantity, "zipf: tokens go with 1 / rank^exponent; default 1.2"},
+      {"routing", "hot_share", T::quantity,
+       "share of tokens' choices that hot experts get together, no more than one for a token and "
+       "expert; default 0.5",
+       D::fraction},
+      {"routing", "hot_experts", T::integer, "so many are hot; default: as many as a GPU has", 1},
+      {"routing", "period", T::integer,
+       "rotating: microbatches until the next GPU is hot (default 3); burst: of so many "
+       "microbatches the last one is hot (default 4)",
+       1},
+      {"routing", "histogram", T::numbers,
+       "tokens of each routed expert as measured, in the order of the experts; only ratios count"},
+      {"routing", "drift", T::quantity,
+       "the logarithm of each expert's share takes a random step of this standard deviation from a "
+       "microbatch to the next; default 0"},
+      {"routing", "capacity_factor", T::quantity,
+       "an expert takes so many times the mean at most, and further tokens are dropped; default: "
+       "none is",
+       D::number, "", "moe_expert_capacity_factor|expert_capacity_factor"},
+      {"routing", "pad_to_capacity", T::boolean,
+       "each expert's tokens are padded to that; default false", "",
+       "moe_pad_expert_input_to_capacity"},
+      {"routing", "redundant_experts", T::integer,
+       "so many experts with most tokens of a microbatch have a second place, on the GPU with the "
+       "least to do: their weights come, and gradients go, beside attention, and every GPU keeps "
+       "room for its part of them in all layers; default 0",
+       0},
+      {"routing", "seed", T::integer,
+       "of what is drawn: which experts are hot, and drift; default 1"},
+
+      {"documents", "lengths", T::numbers, "of documents, in tokens"},
+      {"documents", "weights", T::numbers, "how often each length comes up; default: all as often"},
+      {"documents", "file", T::text,
+       "a file of lengths instead: a line for each, or 'length count'"},
+      {"documents", "context_division", T::choice,
+       "what context ranks divide: documents (default: each of them, so that all ranks have as "
+       "much "
+       "to do), or sequences as a whole (ring and all-gather: the rank with most pairs decides)",
+       kDocumentDivisions},
+      {"documents", "seed", T::integer, "of the lengths that are drawn; default 1"},
 
       {"reduction", "algorithm", T::choice,
        "ring (default), hierarchical (within each node, then between nodes), tree (two binary "
@@ -934,6 +993,7 @@ std::string describe(const KeyRow& row) {
       return fmt::format("an integer >= {}, or a list with one per stage", row.minimum);
     case T::split: return one_of() + ", or a list of layers per stage";
     case T::gpus: return one_of() + ", or a list of GPU numbers";
+    case T::numbers: return "a list of numbers >= 0, such as [3, 2, 1.5]";
     case T::link:
       return "a bandwidth such as '25 GB/s', or a map with bandwidth, latency, duplex, sharing";
     case T::section: return "a map";

@@ -28,6 +28,7 @@ struct KeyRow {
     counts,              ///< an integer >= minimum, or a list with one per stage
     split,               ///< a choice, or a list of layer counts
     gpus,                ///< a choice, or a list of GPU numbers
+    numbers,             ///< a list of numbers >= 0
     link,                ///< a bandwidth, or a map of the section "link"
     section,             ///< a map of the section named `choices`
     section_list,        ///< a list of such maps
@@ -38,13 +39,14 @@ struct KeyRow {
   };
 
   KeyRow(std::string_view section, std::string_view key, Type type, std::string_view help,
-         Dimension dimension, std::string_view choices = "")
+         Dimension dimension, std::string_view choices = "", std::string_view aliases = "")
       : section(section),
         key(key),
         type(type),
         help(help),
         dimension(dimension),
-        choices(choices) {}
+        choices(choices),
+        aliases(aliases) {}
   KeyRow(std::string_view section, std::string_view key, Type type, std::string_view help,
          std::string_view choices = "", std::string_view aliases = "")
       : section(section), key(key), type(type), help(help), choices(choices), aliases(aliases) {}

@@ -72,6 +72,8 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
     refuse("pipeline.reshard_after_forward",
            "Megatron-FSDP gathers weights in every forward and backward: reshard_after_forward: "
            "always");
+  if (s.routing && s.routing->redundant > 0)
+    refuse("routing.redundant_experts", "Megatron-LM gives no expert a second place");
   if (!recomputation_of_all(s)) {
     refuse("pipeline.recompute",
            "Megatron-LM recomputes all stages alike; give one of none, selective, full for all, "
@@ -352,6 +354,10 @@ std::string megatron_arguments(const Scenario& s) {
   }
   if (s.mesh.expert > 0 && s.mesh.expert_tensor != s.mesh.size(Axis::tensor))
     flags.add_flag("expert-tensor-parallel-size", s.mesh.expert_tensor);
+  if (s.routing && s.routing->capacity_factor > 0) {
+    flags.add_flag("moe-expert-capacity-factor", s.routing->capacity_factor);
+    if (s.routing->padded) flags.add_flag("moe-pad-expert-input-to-capacity");
+  }
   if (s.lowering.pairs) flags.add_flag("overlap-moe-expert-parallel-comm");
   if (s.sequence_parallel) flags.add_flag("sequence-parallel");
   if (s.tensor_overlap) flags.add_flag("tp-comm-overlap");

@@ -52,7 +52,7 @@ class Import : public ImportNotes {
     refuse_other_models(programs_, *this, origin_);
     bert_ = trains_bert(programs_, *this);
     std::string model_part = model();  // first: it counts the layers
-    const std::string other_parts = rest();
+    const std::string other_parts = rest() + routing();
     model_part += missing("  ");
     const std::string head = ImportNotes::head(origin_);
     if (!errors_.empty()) throw InputError(std::move(errors_));
@@ -554,6 +554,24 @@ class Import : public ImportNotes {
       return "";
     }
     return fmt::format("  shard_group: {}\n", sharers / instances);
+  }
+
+  /// Returns how many tokens an expert takes, where that is limited.
+  std::string routing() {
+    if (!shape_.experts) return "";
+    const char* const flag = "moe-expert-capacity-factor";
+    const std::string text = word(flag, "routing.capacity_factor");
+    const bool pads = has("moe-pad-expert-input-to-capacity", "routing.pad_to_capacity: true");
+    if (text.empty()) {
+      if (pads)
+        refuse_job("--moe-pad-expert-input-to-capacity without --moe-expert-capacity-factor");
+      return "";
+    }
+    const auto factor = parse_number<double>(text);
+    if (!factor) unreadable(flag);
+    if (!factor || *factor <= 0) return "";  // less than 0: none is dropped
+    return fmt::format("routing: {{capacity_factor: {:g}{}}}\n", *factor,
+                       pads ? ", pad_to_capacity: true" : "");
   }
 
   /// Returns how GPUs divide experts and exchange tokens. `overlaps`: passes can run together.

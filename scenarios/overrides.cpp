@@ -231,6 +231,7 @@ bool is_list_item(const std::string& text, const KeyRow& row) {
     case T::split:
     case T::counts:
     case T::gpus: return digits;
+    case T::numbers: return parse_quantity(text, Dimension::number, why).has_value();
     case T::choice_per_stage:
     case T::choice_sets: return place_of_choice(row.choices, text).has_value();
     case T::quantity_per_stage: return !digits && parse_quantity(text, row.dimension, why);

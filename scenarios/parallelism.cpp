@@ -262,6 +262,7 @@ Parallelism parallelism_of(const Specification& spec, const PerStage<int>& width
   note_single_microbatch(spec, out.shape);
   out.recompute = recompute_of(spec, out.shape, known);
   if (out.schedule != nullptr) check_schedule(spec, out);
+  set_draws(spec, out);
   if (!spec.batches.there && out.schedule != nullptr && !out.schedule->flushes())
     out.shape.batches = steady_batches(
         out.shape.depth,

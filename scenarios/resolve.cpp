@@ -480,6 +480,11 @@ Scenario resolve(const Specification& spec) {
   spec.diagnostics.throw_if_any();
   job = placed(spec, std::move(job), cluster);
   CostedStages stages = cost_stages(spec, job, cluster, std::move(layers), request.overlap);
+  if (!stages.unlike.kind.empty() && (job.routing || job.documents))
+    (job.routing ? spec.routing_key : spec.documents_key)
+        .refuse(
+            "what differs by microbatch is not modelled where the replicas of a stage are on "
+            "devices of different kinds");
   ReductionOptions reduction = reduction_options(request, job, stages, spec.transformer());
   stages.costs = with_reductions(std::move(stages.costs), job, cluster, reduction);
   if (job.schedule->whole_backward)
@@ -507,6 +512,10 @@ Scenario resolve(const Specification& spec) {
   out.optimizer = optimizer;
   out.training = std::move(training);
   out.file_notes = file_notes_of(spec, out);
+  if (out.routing || out.documents) {
+    spec.diagnostics.throw_if_any();
+    note_draws(spec, out, draw_microbatches(out, 0));
+  }
   note_costs(spec, out);
   note_idle_gpus(spec, out);
   note_assumptions(spec, out);

@@ -56,6 +56,11 @@ const Value& recompute_place(const Specification& spec, Recompute value);
 
 /// Sets who has which experts; `job`: its mesh is known otherwise.
 void set_experts(const Specification& spec, Parallelism& job);
+/// Sets which tokens go to which experts, and the lengths of documents; `job`: its mesh and shape
+/// are known.
+void set_draws(const Specification& spec, Parallelism& job);
+/// Says what the first draw has come to.
+void note_draws(const Specification& spec, const Scenario& scenario, const DrawnLoads& loads);
 /// Can the model, and the replicas' optimizers, be divided so?
 void check_shares(const Specification& spec, const Parallelism& job);
 /// Returns what those divide who have the same weights. `job`: its mesh and shape are known.
@@ -86,6 +91,27 @@ CostedStages cost_pipedream_profile(const Specification& spec, const Parallelism
 CostedStages with_whole_backwards(CostedStages stages, std::uint32_t microbatches);
 /// For the costs of a model by shape.
 StageCostOptions cost_options(const Parallelism& job);
+
+/// How a microbatch differs from one with as many tokens for every GPU and whole sequences.
+struct Uneven {
+  double rows = 1, received = 1, skew = 0;  ///< as of ExpertParallel
+  double attended = 1;                      ///< as of StageCostOptions
+  auto operator<=>(const Uneven&) const = default;
+};
+/// What such microbatches cost on the stages of a job by its shape, whose devices are alike.
+class UnevenCosts {
+ public:
+  /// The scenario must outlive it.
+  explicit UnevenCosts(const Scenario& scenario);
+  PassCosts of(std::uint32_t stage, const Uneven& uneven) const;
+
+ private:
+  StageCosts stage_costs(std::uint32_t stage, const Uneven& uneven) const;
+
+  const Scenario& scenario_;
+  std::vector<DeviceSpec> devices_;  // by virtual stage
+  double pace_ = 1;
+};
 
 /// How weights are trained where the scenario is executed. `batches`: of the run.
 std::pair<OptimizerSpec, TrainingSpec> training_of(const Specification& spec,

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "models/collectives.hpp"
+#include "models/documents.hpp"
 #include "models/layer_profile.hpp"
 #include "models/perturbation.hpp"
 #include "models/pipedream_profile.hpp"
+#include "models/routing.hpp"
 #include "models/stage_costs.hpp"
 #include "models/training.hpp"
 #include "scenarios/document.hpp"
@@ -41,6 +43,8 @@ struct Parallelism {
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   Sharding sharding{};             ///< of weights, gradients and states among their sharers
   bool muon = false;               ///< the optimizer whose step and state cost something is Muon
+  std::optional<RoutingSpec> routing{};      ///< of tokens to experts; none: to all as many
+  std::optional<DocumentsSpec> documents{};  ///< in sequences; none: each is one
 
   /// The GPUs of a device of the Program.
   const std::vector<int>& gpus_of(int device) const {
@@ -155,6 +159,7 @@ struct Scenario : Parallelism {
   bool optimistic = false;
   std::optional<std::int64_t> samples_per_epoch;
   PerturbationSpec perturbations;
+  double attended = 1;  ///< attention's work over that of whole sequences, the mean
   OptimizerSpec optimizer;
   TrainingSpec training;
   std::vector<std::string> overrides;   ///< the --set it was read with, "key=value"
@@ -166,6 +171,18 @@ struct Scenario : Parallelism {
   /// Of the smallest of a device's GPUs; 0 where none is known.
   std::int64_t capacity_bytes(int device) const;
 };
+
+/// What draws of microbatches come to.
+struct DrawnLoads {
+  double mean_rows = 1, most_rows = 1;  ///< of the GPU with most tokens, over the mean of all
+  double dropped = 0;                   ///< share of tokens' choices
+  double mean_attended = 1, least_attended = 1, most_attended = 1;  ///< of a microbatch
+};
+/// Draws what differs from microbatch to microbatch, where the scenario has routing or documents,
+/// and sets its costs: of each one, and the mean. `sample` 0 is what a scenario that is read has.
+DrawnLoads draw_microbatches(Scenario& scenario, std::uint32_t sample);
+/// Does another sample differ?
+bool samples_differ(const Scenario& scenario);
 
 /// Does a part of the gradients leave before all of a device's are there: within its stage's last
 /// backward, or before those of another stage?

@@ -53,6 +53,7 @@ Json type_of(const KeyRow& row) {
       return {{"anyOf",
                {{{"enum", split_choices(row.choices)}},
                 list_of({{"type", "integer"}, {"minimum", row.minimum}})}}};
+    case T::numbers: return list_of({{"type", "number"}, {"minimum", 0}});
     case T::link: return {{"anyOf", {quantity(Dimension::bandwidth), reference("link")}}};
     case T::section: return reference(row.choices);
     case T::section_list: return list_of(reference(row.choices));

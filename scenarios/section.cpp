@@ -262,6 +262,7 @@ void Section::check(const KeyRow& row, const Value& value) {
     case T::gpus:
       if (list) return check_list(row, value);
       break;
+    case T::numbers: return list ? check_list(row, value) : complain(row, value);
     default: break;
   }
   if (!check_scalar(row, value)) return;
@@ -320,6 +321,7 @@ void Section::check_choice_sets(const KeyRow& row, const Value& value) {
 void Section::check_item(const KeyRow& row, const Value& item) {
   switch (row.type) {
     case KeyRow::Type::quantity_per_stage: return check_quantity(row, item);
+    case KeyRow::Type::numbers: return check_number(row, item);
     case KeyRow::Type::choice_per_stage:
     case KeyRow::Type::choice_sets: return check_choice(row, item);
     default: return check_integer(row, item);
@@ -371,6 +373,15 @@ void Section::check_integer(const KeyRow& row, const Value& value) {
   const auto parsed = parse_integer(value.text);
   if (!parsed || *parsed < row.minimum) return complain(row, value);
   if (*parsed > kMaxInteger) return complain(row, value, "is too large");
+  field(row.key).numbers.push_back(*parsed);
+}
+
+void Section::check_number(const KeyRow& row, const Value& value) {
+  constexpr double kMost = 1e15;
+  std::string why;
+  const auto parsed = parse_quantity(value.text, Dimension::number, why);
+  if (!parsed || *parsed < 0) return complain(row, value, why);
+  if (*parsed > kMost) return complain(row, value, "is too large");
   field(row.key).numbers.push_back(*parsed);
 }
 

@@ -94,6 +94,7 @@ class Section {
   bool check_scalar(const KeyRow& row, const Value& value);
   void check_quantity(const KeyRow& row, const Value& value);
   void check_integer(const KeyRow& row, const Value& value);
+  void check_number(const KeyRow& row, const Value& value);
   void check_curve(const KeyRow& row, const Value& value);
   void check_list(const KeyRow& row, const Value& value);
   void check_item(const KeyRow& row, const Value& item);

@@ -106,10 +106,18 @@ Specification::Specification(const Value& document, const std::string& folder, D
       cluster_section(read_cluster_section(section, library)),
       schedule(read_schedule(section, library, own_schedule)),
       reduction_section(pipeline_section, "reduction"),
+      routing_section(section, "routing"),
+      documents_section(section, "documents"),
       training_section(section, "training") {
   if (model && model->transformer && !model->section.has("bytes_per_parameter"))
     apply_to_model(stack, *model->transformer);
   training_text = text_of(training.data, library);
+  if (const auto& given = this->documents.file; given.value) {
+    if (const auto file = library.file(given.at, "file of lengths")) {
+      lengths_file = file->string();
+      lengths_text = library.text(*file);
+    }
+  }
   if (!cluster_section) return;
   Library files(folder, documents, cluster_problems);
   cluster = read_cluster(Section(*cluster_section, cluster_problems), files, 0);

@@ -5,7 +5,9 @@
 #pragma once
 
 #include "models/collectives.hpp"
+#include "models/documents.hpp"
 #include "models/placement.hpp"
+#include "models/routing.hpp"
 #include "models/training.hpp"
 #include "scenarios/library.hpp"
 
@@ -138,6 +140,30 @@ struct PipelineKeys {
   }
 };
 
+struct RoutingKeys {
+  const Section& section;
+  Given<RoutingSpec::Load> load{section, "load"};
+  Given<double> exponent{section, "exponent"};
+  Given<double> hot_share{section, "hot_share"};
+  Integer hot_experts{section, "hot_experts"};
+  Integer period{section, "period"};
+  Numbers histogram{section, "histogram"};
+  Given<double> drift{section, "drift"};
+  Given<double> capacity_factor{section, "capacity_factor"};
+  Flag pad_to_capacity{section, "pad_to_capacity"};
+  Integer redundant_experts{section, "redundant_experts"};
+  Integer seed{section, "seed"};
+};
+
+struct DocumentsKeys {
+  const Section& section;
+  Numbers lengths{section, "lengths"};
+  Numbers weights{section, "weights"};
+  Given<std::string> file{section, "file"};
+  Given<DocumentsSpec::Division> context_division{section, "context_division"};
+  Integer seed{section, "seed"};
+};
+
 struct TrainingKeys {
   const Section& section;
   Given<OptimizerSpec::Kind> optimizer{section, "optimizer"};
@@ -186,6 +212,7 @@ struct Specification {
   Given<std::string> name{section, "name"};
   Part model_key{section, "model"}, cluster_key{section, "cluster"};
   Part schedule_key{section, "schedule"}, pipeline_key{section, "pipeline"};
+  Part routing_key{section, "routing"}, documents_key{section, "documents"};
   Part perturbations{section, "perturbations"}, training_key{section, "training"};
   Given<Transfers> transfers{section, "transfers"};
   Integer batches{section, "batches"};
@@ -204,6 +231,12 @@ struct Specification {
   const Schedule* schedule = nullptr;  ///< null: missing, or unknown
   Section reduction_section;
   ReductionKeys reduction{reduction_section};
+  Section routing_section;
+  RoutingKeys routing{routing_section};
+  Section documents_section;
+  DocumentsKeys documents{documents_section};
+  std::string lengths_file;  ///< that `documents.file` names; empty where it names none
+  std::string lengths_text;  ///< what it says
   Section training_section;
   TrainingKeys training{training_section};
   std::string training_text;  ///< the file that `data` names, absolute; empty where it names none

@@ -385,7 +385,10 @@ StageCostOptions cost_options(const Parallelism& job) {
       .muon = job.muon,
       .stack = job.stack,
       .tensor_sum = job.tensor_sum,
-      .expert = {std::max(1, job.mesh.expert), job.mesh.expert_tensor, job.mesh.routing.narrow}};
+      .expert = {.degree = std::max(1, job.mesh.expert),
+                 .tensor = job.mesh.expert_tensor,
+                 .narrow_dispatch = job.mesh.routing.narrow,
+                 .copies = job.routing ? job.routing->copies(std::max(1, job.mesh.expert)) : 0}};
 }
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // penstock simulate
 #include "base/exit_codes.hpp"
+#include "base/numbers.hpp"
 #include "base/say.hpp"
 #include "base/terminal.hpp"
 #include "base/units.hpp"
@@ -8,6 +9,7 @@
 #include "results/advice.hpp"
 #include "cli/output.hpp"
 #include "results/perturbation_study.hpp"
+#include "results/samples.hpp"
 #include "cli/running.hpp"
 #include "cli/simulation_report.hpp"
 #include "traces/byte_sink.hpp"
@@ -39,6 +41,18 @@ AdviceEffort advice_of(const Arguments& arguments) {
   return AdviceEffort(named - kAdviceNames);
 }
 
+/// --samples; 0 where it is not given.
+int samples_of(const Arguments& arguments) {
+  constexpr int kMost = 100'000;
+  if (!arguments.flag("samples")) return 0;
+  const std::string text = arguments.value("samples");
+  const auto n = parse_number<int>(text);
+  if (!n || *n < 1 || *n > kMost)
+    throw InputError("--samples",
+                     fmt::format("must be an integer from 1 to {}, got '{}'", kMost, text));
+  return *n;
+}
+
 /// Before a run that takes long.
 void say_size(const Scenario& scenario) {
   constexpr std::uint64_t kLarge = 5'000'000;
@@ -52,6 +66,7 @@ void say_size(const Scenario& scenario) {
 
 int run_simulate(const Arguments& arguments) {
   const TimeWindow window = window_of(arguments);
+  const int samples = samples_of(arguments);
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
   say_size(scenario);
   // Beyond that SimGrid takes minutes to play each flow; `fluid` gives the same times.
@@ -60,6 +75,10 @@ int run_simulate(const Arguments& arguments) {
       engine_of(arguments, scenario.gpu_count() > kMostPlayed ? EngineChoice::automatic
                                                               : EngineChoice::simgrid);
   auto perturbed = study_perturbations(scenario, engine);
+  // Draws are many: they take the engine that is fast, where none was asked for.
+  std::optional<SampleStudy> drawn;
+  if (samples > 0)
+    drawn = study_samples(scenario, engine_of(arguments, EngineChoice::automatic), samples);
   const Simulation simulation = simulate(scenario, engine);
   const OutputOptions options{arguments.flag("events"), arguments.flag("reproducible"),
                               results_width()};
@@ -67,6 +86,7 @@ int run_simulate(const Arguments& arguments) {
   const bool events_only = format == "csv" && options.events;
   Result result = summarize(simulation);
   result.perturbed = std::move(perturbed);
+  result.samples = drawn;
   // The trace first: a result that names a trace which could not be written would be wrong.
   if (arguments.flag("trace")) write_trace(simulation, arguments.value("trace"), window);
   const AdviceEffort effort = advice_of(arguments);

@@ -31,7 +31,7 @@ constexpr TreatedKeys kTreated[] = {
     {"scenario", Treatment::kept,
      "name|model|cluster|stack|transfers|training|samples_per_epoch|most_ops"},
     {"scenario", Treatment::chosen, "schedule|batches|pipeline"},
-    {"scenario", Treatment::refused, "perturbations"},
+    {"scenario", Treatment::refused, "perturbations|routing|documents"},
     {"pipeline", Treatment::kept,
      "optimizer_sync|reduction|context_exchange|expert_exchange|narrow_dispatch"},
     {"pipeline", Treatment::chosen,
@@ -44,6 +44,10 @@ constexpr TreatedKeys kTreated[] = {
      "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules|"
      "offload|shard_group|reshard_after_forward|expert_tensor|expert_overlap"},
 };
+
+std::string why_not_planned(std::string_view key) {
+  return key == "perturbations" ? kPlansAreUndisturbed : plans_are_even(key);
+}
 
 constexpr std::int64_t kMostOps = 50'000'000;  ///< a scenario's usual most_ops
 
@@ -76,7 +80,8 @@ std::vector<std::string> check_keys(const Value& document) {
           "{}.{}: {}", section, find_key(section, entry.key.text)->key,
           entry.value.kind == Value::Kind::scalar ? entry.value.text : to_flow(entry.value)));
     if (treatment == Treatment::refused && !empty)
-      wrong.push_back(entry.key.diagnostic(kPlansAreUndisturbed));
+      wrong.push_back(
+          entry.key.diagnostic(why_not_planned(find_key(section, entry.key.text)->key)));
     if (!treatment)
       wrong.push_back(entry.key.diagnostic(
           fmt::format("'{}' is a key that a plan can neither choose nor keep; take it out",

@@ -123,6 +123,12 @@ inline constexpr const char* kPlansAreUndisturbed =
     "plans are searched for an undisturbed run: leave the perturbations out (--set "
     "'perturbations={}'), and put them into the plan's scenario to see what they do to it";
 
+/// Why one is not whose microbatches differ, by `key`.
+inline std::string plans_are_even(std::string_view key) {
+  return "plans are searched for microbatches that are alike: leave '" + std::string(key) +
+         "' out, and put it into the plan's scenario to see what it does to it";
+}
+
 /// How a plan treats a key of the scenario that is planned.
 enum class Treatment : std::uint8_t {
   chosen,  ///< the search chooses its value, or keeps the given one among those it chooses

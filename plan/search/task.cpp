@@ -145,6 +145,10 @@ void plan_for_scenario(const Scenario& scenario, PlanTask& task) {
   task.name = scenario.name;
   if (scenario.perturbations.changes_times() || scenario.perturbations.reliability)
     throw InputError(scenario.origin + ", perturbations", kPlansAreUndisturbed);
+  if (scenario.routing || scenario.documents) {
+    const char* const key = scenario.routing ? "routing" : "documents";
+    throw InputError(fmt::format("{}, {}", scenario.origin, key), plans_are_even(key));
+  }
   if (scenario.transformer) {
     plan_for_transformer(scenario, task);
   } else if (scenario.profile) {
