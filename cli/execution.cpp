@@ -6,6 +6,9 @@
 #include "sim/bucket_times.hpp"
 #include "sim/durations.hpp"
 
+#include <map>
+#include <tuple>
+
 namespace penstock {
 namespace {
 
@@ -37,6 +40,20 @@ ReductionPlan reduction_of(const Simulation& s, const Ranks& ranks) {
   return reduction;
 }
 
+/// Returns the seconds that an op of a stage computes between sending tokens to experts and getting
+/// back what these made.
+double experts_s(const StageCosts& costs, OpKind kind, bool stored) {
+  const OpCost& cost = stored && costs.stored ? (*costs.stored)[kind] : costs[kind];
+  const std::vector<Segment>& segments = cost.recipe.segments;
+  const auto sends = std::ranges::find_if(
+      segments, [](const Segment& s) { return s.exchanges() && s.axis == Axis::expert; });
+  const auto is_behind = [&](const Segment& s) {
+    return !s.exchanges() && s.after == sends - segments.begin();
+  };
+  const auto experts = std::ranges::find_if(segments, is_behind);
+  return experts == segments.end() ? 0 : experts->share * cost.seconds;
+}
+
 std::vector<ExchangeSeconds> exchanges_of(const Simulation& s) {
   std::vector<ExchangeSeconds> all;
   const Durations durations(s.input());
@@ -58,12 +75,41 @@ std::vector<ExchangeSeconds> exchanges_of(const Simulation& s) {
                                 seconds(OpKind::backward),
                                 seconds(OpKind::backward_input),
                                 seconds(OpKind::backward_weight),
-                                seconds(OpKind::forward, Op::gathers)};
+                                seconds(OpKind::forward, Op::gathers),
+                                experts_s(s.scenario.costs[stage], OpKind::forward, stored),
+                                experts_s(s.scenario.costs[stage], OpKind::backward, stored),
+                                experts_s(s.scenario.costs[stage], OpKind::backward_input, stored)};
         if (e.forward > 0 || e.backward > 0 || e.gathering > 0) all.push_back(e);
       }
     }
   }
   return all;
+}
+
+/// Of pairs that exchange while one of them computes.
+std::vector<PairExchangeSeconds> pair_exchanges_of(const Simulation& s) {
+  std::map<std::tuple<int, int, int, bool, bool, bool>, double> all;
+  const Durations durations(s.input());
+  const OpLists& ops = s.program.ops;
+  for (int d = 0; d < ops.devices(); ++d) {
+    for (std::uint32_t g = ops.begin(d); g < ops.end(d); ++g) {
+      if (!ops[g].has(Op::paired)) continue;
+      Op op = ops[g], other = ops[g + 1];
+      const double both_s = durations.exchange_s(op, d, g);
+      op.flags &= static_cast<std::uint8_t>(~Op::paired);
+      if (both_s == durations.exchange_s(op, d, g) + durations.exchange_s(other, d, g + 1))
+        continue;
+      all[{d, op.stage, other.stage, op.has(Op::stored), other.has(Op::stored),
+           other.kind == OpKind::backward_input}] = both_s;
+    }
+  }
+  std::vector<PairExchangeSeconds> list;
+  for (const auto& [key, seconds] : all) {
+    const auto [device, stage, other, stored, other_stored, input_alone] = key;
+    list.push_back({device, static_cast<std::uint32_t>(stage), static_cast<std::uint32_t>(other),
+                    stored, other_stored, input_alone, seconds});
+  }
+  return list;
 }
 
 }  // namespace
@@ -89,9 +135,11 @@ RunPlan run_plan_of(const Simulation& s, ComputeChoice compute, bool perturbed) 
     const Mesh& mesh = s.scenario.mesh;
     plan.division = {mesh.size(Axis::tensor), s.scenario.sequence_parallel};
     if (mesh.divided) plan.division.replicas = mesh.widths(s.scenario.shape.depth);
+    plan.division.expert = std::max(1, mesh.expert);
   }
   plan.reduction = reduction_of(s, [&](int device) { return ranks_of_device(plan, device); });
   plan.exchange_s = exchanges_of(s);
+  plan.pair_exchange_s = pair_exchanges_of(s);
   if (!s.scenario.sharding.gathers_in_reduction()) plan.sharding = s.scenario.sharding;
   plan.microbatch_size = s.scenario.microbatch_size;
   plan.recompute = s.scenario.recompute;

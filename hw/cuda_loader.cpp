@@ -54,6 +54,11 @@ std::unique_ptr<Backend> open_cuda_backend(const BackendRequest& request) {
     throw InputError(request.plan.name,
                      "replicas that divide weights, gradients or states are executed by --backend "
                      "host alone so far; use --set pipeline.shard=none");
+  if (has_experts_apart(request.plan))
+    throw InputError(
+        request.plan.name,
+        "GPUs with other experts each are executed by --backend host alone so far; use "
+        "--set pipeline.expert=1");
   if (module().entry == nullptr) throw NoHardware(module().problem);
   std::array<char, 512> why{};
   std::unique_ptr<Backend> backend(module().entry(&request, why.data(), why.size()));

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace penstock {
@@ -59,7 +60,8 @@ void DeviceExecutor::add_stage(std::uint32_t number) {
   s->number = number;
   StageShards shards;
   const auto make_variant = [&](bool stored) {
-    auto stage = in_.make_stage(in_.plan, number, element_bytes, stored, place_);
+    auto stage =
+        in_.make_stage(in_.plan, number, element_bytes, stored, share_of_rank(in_.plan, rank_));
     if (!shards) shards = StageShards(in_.plan, rank_, number, *stage);
     const auto bytes =
         accounted_bytes(in_.plan, number, stage->sizes(), element_bytes, stored, shards);
@@ -115,6 +117,10 @@ void DeviceExecutor::try_out(const StageState& s, const Stage& stage) {
   }
   StageBuffers b = buffers(s, f, 0);
   b.exchange = [](const StageExchange&) {};
+  b.routes = routes_of(f, s);
+  b.exchange_rows = [this](const RowExchange& e) {  // nobody sends any
+    device_.math().zero(std::ssize(e.sent) * e.row_bytes, e.to);
+  };
   b.weights = s.weights->version(0);
   b.output = {f.output};
   b.output_gradient = {f.output_gradient};
@@ -289,7 +295,7 @@ void DeviceExecutor::issue(std::uint32_t g) {
     made[i - g] = run_op(i);
   }
   for (std::uint32_t i = g; i < next; ++i) end_early_parts(i, begin, lasts_s(g));
-  if (in_.settings.pace && !(beside_ && exchanges(ops_[g])) && !paces_units(g))
+  if (in_.settings.pace && !(beside_ && exchanges(ops_[g])) && !paces_units(g) && !paces_experts(g))
     device_.pace(kComputeQueue, begin, lasts_s(g));
   const Event end = device_.record(kComputeQueue);
   for (std::uint32_t i = g; i < next; ++i) {
@@ -350,22 +356,22 @@ std::vector<Block*> DeviceExecutor::exchange_by(std::uint32_t g, const StageExch
   Device& on = inside_replica ? device_ : in_.backend.beside(rank_);
   Math& math = on.math();
   const std::int64_t bytes = exchanged_bytes(e, math);
+  // Where ranks of a replica reduce gradients, too, these have a channel of their own.
+  const bool of_ops = !inside_replica || has_experts_apart(in_.plan);
   std::vector<Block*> received;
   ExchangeRecord happened{e.name, e.what, e.elements * bytes, on.record(kComputeQueue), {}};
   for (const CollectiveStep& step : steps) {
     if (step.gpu != rank_) continue;
     const std::int64_t n = (step.end - step.first) * bytes;
     if (step.kind == CollectiveStep::Kind::send) {
-      SendingEnd& end =
-          in_.backend.sending(channel_between(rank_, step.peer, !inside_replica, kKind));
+      SendingEnd& end = in_.backend.sending(channel_between(rank_, step.peer, of_ops, kKind));
       Block* block = device_.allocate(inside_replica ? kComputeQueue : end.queue(), n);
       if (!inside_replica) on.wait(kComputeQueue, device_.record(end.queue()));
       math.copy(n, e.data.at(step.first * bytes), {block});
       end.send(on.record(kComputeQueue), block, n, ops_[g]);
       device_.release(end.queue(), block);
     } else {
-      ReceivingEnd& end =
-          in_.backend.receiving(channel_between(step.peer, rank_, !inside_replica, kKind));
+      ReceivingEnd& end = in_.backend.receiving(channel_between(step.peer, rank_, of_ops, kKind));
       received.push_back(device_.allocate(end.queue(), n));
       const int from = place_of_rank(in_.plan, step.peer).device;
       const Op op = from == number_ ? ops_[g] : reduction_of(ops_[g], from);
@@ -376,6 +382,122 @@ std::vector<Block*> DeviceExecutor::exchange_by(std::uint32_t g, const StageExch
   happened.end = on.record(kComputeQueue);
   record(g).exchanges.push_back(std::move(happened));
   return received;
+}
+
+/// Issues this rank's part of an exchange with those that have other experts: receives are posted,
+/// then rows leave for the ranks behind it, in turn.
+void DeviceExecutor::exchange_rows(std::uint32_t g, const RowExchange& e) {
+  pace_exchange(e);
+  constexpr auto kKind = Transfer::Kind::reduction;
+  Math& math = device_.math();
+  const std::vector<int> group = expert_group(in_.plan, rank_);
+  const auto own = static_cast<std::size_t>(std::ranges::find(group, rank_) - group.begin());
+  std::vector<std::int64_t> from{0}, to{0};  // bytes before each rank's rows
+  for (const std::int64_t rows : e.sent) from.push_back(from.back() + rows * e.row_bytes);
+  for (const std::int64_t rows : e.received) to.push_back(to.back() + rows * e.row_bytes);
+  ExchangeRecord happened{
+      e.name, Collective::all_to_all, from.back(), device_.record(kComputeQueue), {}};
+  const std::size_t n = group.size();
+  std::vector<std::pair<Block*, Event>> coming(n);
+  for (std::size_t i = 1; i < n; ++i) {
+    const std::size_t peer = (own + n - i) % n;
+    const std::int64_t bytes = to[peer + 1] - to[peer];
+    if (bytes == 0) continue;
+    ReceivingEnd& end = in_.backend.receiving(channel_between(group[peer], rank_, true, kKind));
+    Op op = ops_[g];
+    const int device = place_of_rank(in_.plan, group[peer]).device;
+    const Placement& placement = in_.plan.program.placement;
+    op.microbatch += placement.replica_of(device) - placement.replica_of(number_);
+    Block* block = device_.allocate(end.queue(), bytes);
+    coming[peer] = {block, end.receive(nullptr, block, bytes, op).arrived};
+  }
+  for (std::size_t i = 1; i < n; ++i) {
+    const std::size_t peer = (own + i) % n;
+    const std::int64_t bytes = from[peer + 1] - from[peer];
+    if (bytes == 0) continue;
+    SendingEnd& end = in_.backend.sending(channel_between(rank_, group[peer], true, kKind));
+    Block* block = device_.allocate(kComputeQueue, bytes);
+    math.copy(bytes, e.from.at(from[peer]), {block});
+    end.send(device_.record(kComputeQueue), block, bytes, ops_[g]);
+    device_.release(end.queue(), block);
+  }
+  if (const std::int64_t bytes = to[own + 1] - to[own]; bytes > 0)
+    math.copy(bytes, e.from.at(from[own]), e.to.at(to[own]));
+  for (std::size_t peer = 0; peer < n; ++peer) {
+    const auto& [block, arrived] = coming[peer];
+    if (block == nullptr) continue;
+    device_.wait(kComputeQueue, arrived);
+    math.copy(block->bytes, {block}, e.to.at(to[peer]));
+    device_.release(kComputeQueue, block);
+  }
+  happened.end = device_.record(kComputeQueue);
+  if (expert_pace_ && e.what != RowExchange::What::counts) expert_pace_->begin = happened.end;
+  record(g).exchanges.push_back(std::move(happened));
+}
+
+/// Returns what is stated of an op that is paced between its exchanges with other experts, each of
+/// which takes what the links take; null of others. Recomputed and paired ones last as long as
+/// stated.
+const ExchangeSeconds* DeviceExecutor::paces_experts(std::uint32_t g) const {
+  const Op& op = ops_[g];
+  const RunPlan& plan = in_.plan;
+  if (!in_.settings.pace || in_.settings.clock == Clock::virtual_clock) return nullptr;
+  if (plan.division.expert == 1 || !is_compute(op.kind) || op.kind == OpKind::backward_weight ||
+      plan.recompute.at(op.stage).granularity != Recompute::none || ops_.together(g) > 1)
+    return nullptr;
+  const auto stated = std::ranges::find_if(plan.exchange_s, [&](const ExchangeSeconds& e) {
+    return e.device == number_ && e.stage == op.stage && e.stored == op.has(Op::stored);
+  });
+  return stated == plan.exchange_s.end() || stated->experts_forward == 0 ? nullptr : &*stated;
+}
+
+/// An op begins that is paced so: layer by layer.
+void DeviceExecutor::begin_expert_pace(std::uint32_t g) {
+  expert_pace_.reset();
+  const ExchangeSeconds* stated = paces_experts(g);
+  if (stated == nullptr) return;
+  const Op& op = ops_[g];
+  const int first = std::accumulate(in_.plan.layers.begin(), in_.plan.layers.begin() + op.stage, 0);
+  const int layers = in_.plan.model.expert_layers(first, first + in_.plan.layers[op.stage]);
+  const double experts_s = op.kind == OpKind::forward    ? stated->experts_forward
+                           : op.kind == OpKind::backward ? stated->experts_backward
+                                                         : stated->experts_backward_input;
+  expert_pace_ = {device_.record(kComputeQueue), (duration_s(in_.plan, g) - experts_s) / layers,
+                  experts_s / layers, op.kind == OpKind::forward};
+}
+
+/// Waits until what is before an exchange has computed for its time. That of experts is stated for
+/// as many rows as a rank has copies, and in proportion to the rows that came.
+void DeviceExecutor::pace_exchange(const RowExchange& e) {
+  if (!expert_pace_ || e.what == RowExchange::What::counts) return;
+  ExpertPace& pace = *expert_pace_;
+  const auto sum = [](const std::vector<std::int64_t>& rows) {
+    return static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
+  };
+  double seconds = 0;
+  if (e.what == RowExchange::What::back)
+    seconds = pace.experts_s * sum(e.sent) / sum(e.received);
+  else if (std::exchange(pace.others_first, true))
+    seconds = pace.others_s;
+  device_.pace(kComputeQueue, pace.begin, seconds);
+}
+
+/// Waits for what an op computes after its last exchange: of a forward nothing.
+void DeviceExecutor::end_expert_pace(std::uint32_t g) {
+  if (expert_pace_ && ops_[g].kind != OpKind::forward)
+    device_.pace(kComputeQueue, expert_pace_->begin, expert_pace_->others_s);
+  expert_pace_.reset();
+}
+
+/// Returns where the tokens of a microbatch are; none of a model without experts.
+TokenRoutes* DeviceExecutor::routes_of(InFlight& f, const StageState& s) {
+  if (in_.plan.compute != Compute::transformer || !in_.plan.model.experts) return nullptr;
+  if (!f.routes)
+    f.routes = std::make_unique<DeviceTokenRoutes>(
+        device_, static_cast<std::size_t>(in_.plan.layers[s.number]), [this](std::int64_t bytes) {
+          ledger_.add_bytes(Owner::activations, bytes, device_.record(kComputeQueue));
+        });
+  return f.routes.get();
 }
 
 /// Before a step: gradients of which each rank has the sum over its rows are added over the ranks.
@@ -423,7 +545,7 @@ void DeviceExecutor::exchange_with_server(std::uint32_t g) {
   if (in_.server != nullptr)
     return in_.server->exchange(static_cast<std::uint32_t>(replica), g - first_, own, device_);
   constexpr auto kKind = Transfer::Kind::reduction;
-  const std::int64_t bytes = gradient_bytes();
+  const std::int64_t bytes = gradient_elements() * 4;
   Block* gradient = allocate(bytes);
   device_.math().copy(bytes, own.gradients(), {gradient});
   device_.math().zero(bytes, own.gradients());
@@ -498,11 +620,15 @@ Block* DeviceExecutor::forward(StageState& s, InFlight& f, std::uint32_t g) {
   f.workspace = allocate(sizes.forward_workspace_bytes);
   f.output = allocate_message(op, sizes.output_bytes);
   StageBuffers b = buffers(s, f, op.microbatch);
+  b.routes = routes_of(f, s);
   b.exchange = [this, g](const StageExchange& e) { exchange(g, e); };
+  b.exchange_rows = [this, g](const RowExchange& e) { exchange_rows(g, e); };
   b.weights = s.weights->version(in_.plan.program.version(op));
   b.output = {f.output};
   use_units(g, s, b);
+  begin_expert_pace(g);
   stage->forward(device_.math(), b, op.microbatch);
+  end_expert_pace(g);
   end_units(g, s);
   release(f.workspace);
   return std::exchange(f.output, nullptr);
@@ -518,6 +644,7 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
   const std::uint32_t count = program.microbatches_of(op);
   const bool input = is_backward(op.kind);
   Tensor weights;
+  begin_expert_pace(g);
   if (input) {
     weights = s.weights->for_backward(program.version(op));
     if (!is_last(op.stage)) f.output_gradient = take_arrived(g);
@@ -527,7 +654,9 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     const std::uint32_t k = op.microbatch - (count - 1 - i) * program.placement.width_of(op.stage);
     InFlight& one = flying_.at({op.stage, k});
     StageBuffers b = buffers(s, one, k);
+    b.routes = routes_of(one, s);
     b.exchange = [this, g](const StageExchange& e) { exchange(g, e); };
+    b.exchange_rows = [this, g](const RowExchange& e) { exchange_rows(g, e); };
     b.weights = weights;
     use_units(g, s, b);
     if (f.output_gradient != nullptr)
@@ -540,6 +669,7 @@ void DeviceExecutor::backward(StageState& s, InFlight& f, std::uint32_t g) {
     backward_weight(*stage, one, b, k);
   }
   if (input) release(f.output_gradient);
+  end_expert_pace(g);
   end_units(g, s);
 }
 

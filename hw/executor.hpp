@@ -20,6 +20,10 @@
 // compute queue. One that overlaps a backward (in parts, each when it is there) or the next batch
 // (detached; backwards then add to a second buffer) runs on a queue beside it.
 //
+// Ranks that have other experts of a layer exchange rows of tokens inside of ops, on the compute
+// queue (hw/expert_layer.hpp). How many there are is known when the router has run; the issuing
+// thread waits for that.
+//
 // Replicas that divide a stage (hw/shards.hpp) gather weights and reduce gradients inside of its
 // ops, on the queue beside, a unit while another one computes.
 //
@@ -37,12 +41,13 @@
 
 #include <atomic>
 #include <map>
+#include <optional>
 
 namespace penstock {
 
 /// make_stage() of hw/stages.hpp; tests put in stages that break a rule.
 using StageFactory = std::function<std::unique_ptr<Stage>(
-    const RunPlan&, std::uint32_t stage, int element_bytes, bool stored, int place)>;
+    const RunPlan&, std::uint32_t stage, int element_bytes, bool stored, int share)>;
 
 /// Records an exchange of the ranks of a device inside of an op.
 struct ExchangeRecord {
@@ -139,10 +144,11 @@ class DeviceExecutor {
   Event begin_of(std::uint32_t g);
   bool exchanges(const Op& op) const;
   Op reduction_of(Op op, int device) const;
-  std::int64_t gradient_bytes() const;
+  std::int64_t gradient_elements() const;
   struct Part;
   struct Reduction;
   void find_parts();
+  void add_steps(const ReducedRange& range, std::vector<CollectiveStep>& own) const;
   void receive_gradients(std::uint32_t g);
   void begin_reduction(std::uint32_t g);
   template <class Is>
@@ -154,6 +160,12 @@ class DeviceExecutor {
   void end_early_parts(std::uint32_t g, const Event& begin, double duration_s);
   void end_reduction(std::uint32_t g);
   void exchange(std::uint32_t g, const StageExchange& exchange);
+  void exchange_rows(std::uint32_t g, const RowExchange& exchange);
+  const ExchangeSeconds* paces_experts(std::uint32_t g) const;
+  void begin_expert_pace(std::uint32_t g);
+  void pace_exchange(const RowExchange& exchange);
+  void end_expert_pace(std::uint32_t g);
+  TokenRoutes* routes_of(InFlight& f, const StageState& s);
   std::vector<Block*> exchange_by(std::uint32_t g, const StageExchange& exchange,
                                   const std::vector<CollectiveStep>& steps, bool inside_replica);
   void use_units(std::uint32_t g, StageState& s, StageBuffers& b);
@@ -219,6 +231,13 @@ class DeviceExecutor {
   std::vector<OpRecord> records_;
   std::map<int, Incoming> incoming_;  // per channel
   std::uint32_t next_receive_;
+  /// How long an op with experts computes between its exchanges, on a wall clock.
+  struct ExpertPace {
+    Event begin;
+    double others_s, experts_s;  // of each layer
+    bool others_first;           // of a layer
+  };
+  std::optional<ExpertPace> expert_pace_;
   Event last_delivered_;  // of the last compute op's message
   Block* losses_ = nullptr;
   // For where(): how far the issuing thread has got, and how far the queue.

@@ -24,10 +24,10 @@ Op DeviceExecutor::reduction_of(Op op, int device) const {
   return op;
 }
 
-std::int64_t DeviceExecutor::gradient_bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& [number, s] : stages_) bytes += s->sizes().parameters * 4;
-  return bytes;
+std::int64_t DeviceExecutor::gradient_elements() const {
+  std::int64_t elements = 0;
+  for (const auto& [number, s] : stages_) elements += s->sizes().parameters;
+  return elements;
 }
 
 /// Finds what this device does in each of its reductions, and on which queue.
@@ -35,21 +35,15 @@ void DeviceExecutor::find_parts() {
   if (adders_.size() == 1 && !in_.plan.program.reduces_within) return;
   if (divides_gradients(in_.plan)) return;  // every backward has reduced them
   const Program& program = in_.plan.program;
-  const Collective what =
-      in_.plan.sharding.sharded() ? Collective::reduce_scatter : Collective::all_reduce;
   const auto stated = parts_at(in_.plan, program.placement.position_of(number_));
-  std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
-  for (const auto& [number, s] : stages_) elements.emplace_back(number, s->sizes().parameters);
-  const auto ranges = ranges_of(stated, elements);
-  for (std::size_t k = 0; k < stated.size(); ++k) {
-    const auto [first, end] = ranges[k];
-    Part& part = parts_.emplace_back(Part{stated[k], first});
-    for (CollectiveStep step :
-         reduction_steps(in_.plan, adders_, end - first, place_ % in_.plan.division.tensor, what)) {
-      if (step.gpu != rank_) continue;
-      step.first += first;
-      step.end += first;
-      part.steps.push_back(step);
+  std::vector<StageElements> elements;
+  for (const auto& [number, s] : stages_)
+    elements.push_back({number, s->sizes().parameters, s->sizes().expert_parameters});
+  for (const auto& ranges : reduced_ranges(stated, elements)) {
+    Part& part = parts_.emplace_back(Part{stated[parts_.size()], gradient_elements()});
+    for (const ReducedRange& range : ranges) {
+      part.first = std::min(part.first, range.first);
+      add_steps(range, part.steps);
     }
   }
   beside_ = program.detached_reductions || parts_.size() > 1;
@@ -58,6 +52,22 @@ void DeviceExecutor::find_parts() {
     if (in_.settings.pace) pacing_ = &in_.backend.pacing(rank_);
   }
   if (parts_.size() > 1) gradient_ends_ = GradientEnds(program);
+}
+
+/// Adds this rank's steps of the reduction of some gradients: those of experts are reduced among
+/// the ranks with the same ones.
+void DeviceExecutor::add_steps(const ReducedRange& range, std::vector<CollectiveStep>& own) const {
+  const auto& [first, end, experts] = range;
+  const Collective what =
+      in_.plan.sharding.sharded() ? Collective::reduce_scatter : Collective::all_reduce;
+  for (CollectiveStep step : experts ? expert_reduction_steps(in_.plan, rank_, end - first)
+                                     : reduction_steps(in_.plan, adders_, end - first,
+                                                       place_ % in_.plan.division.tensor, what)) {
+    if (step.gpu != rank_) continue;
+    step.first += first;
+    step.end += first;
+    own.push_back(step);
+  }
 }
 
 /// Posts all receives of a reduction, unless they are.

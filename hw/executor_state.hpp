@@ -52,6 +52,7 @@ struct DeviceExecutor::InFlight {
   Block* input_gradient = nullptr;
   Block* kept = nullptr;
   Block* workspace = nullptr;
+  std::unique_ptr<TokenRoutes> routes = nullptr;  // where a model has experts
 };
 
 /// A part of a reduction, as this device takes part in it.

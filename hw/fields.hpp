@@ -23,10 +23,15 @@ void each_field(Like<LayerForm> auto& f, auto&& visit) {
                parallel_residual, dropout);
 }
 
+void each_field(Like<Experts> auto& e, auto&& visit) {
+  VISIT_FIELDS(visit, e, count, top_k, width, shared_width, shared_gate, router_bias, first_dense,
+               every, groups, groups_per_token);
+}
+
 void each_field(Like<TransformerSpec> auto& m, auto&& visit) {
   VISIT_FIELDS(visit, m, name, family, own_form, num_layers, hidden_size, num_attention_heads,
                num_query_groups, head_dim, ffn_hidden_size, vocab_size, seq_length, sliding_window,
-               full_attention_every, extra_parameters, tie_embeddings, flash_attention,
+               full_attention_every, experts, extra_parameters, tie_embeddings, flash_attention,
                compute_type);
 }
 

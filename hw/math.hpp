@@ -65,6 +65,15 @@ struct AttentionRows {
   float scale = 1;        ///< scores are multiplied by it first
 };
 
+/// Copies of rows, `per_row` of each, sorted by where they go: tokens and their experts.
+struct RowCopies {
+  std::int64_t rows = 0, cols = 0;
+  int per_row = 1, kinds = 1;  ///< kinds: of places that a copy can go to (experts)
+  Tensor chosen;               ///< int32, rows x per_row: the kinds of a row's copies
+  Tensor places;               ///< int32, rows x per_row: where the sorted copies lie
+  std::int64_t copies() const { return rows * per_row; }
+};
+
 /// A microbatch of held-out data: this bit of its number is set.
 inline constexpr std::uint32_t kHeldOut = std::uint32_t{1} << 31;
 
@@ -218,6 +227,21 @@ class Math {
   /// In place: logits become their gradient of that mean loss.
   virtual void vocabulary_backward(std::int64_t rows, std::int64_t cols, Tensor targets,
                                    Tensor maxima, Tensor sums, Tensor logits) = 0;
+  // Mixtures of experts. Each row of `probabilities` has one for each kind.
+  /// chosen = the kinds of the largest values of each row, in their order; of equals the first.
+  virtual void choose_largest(const RowCopies& c, Tensor values) = 0;
+  /// places = those of the copies sorted by kind, then by row; `counts` (int32): copies of a kind.
+  virtual void sort_copies(const RowCopies& c, Tensor counts) = 0;
+  /// copies = the rows of x, times the probability of their kind where these are given.
+  virtual void spread_rows(const RowCopies& c, Tensor x, Tensor probabilities, Tensor copies) = 0;
+  /// y = the sum of each row's copies, times those probabilities where given, + `residual` if
+  /// given, which may be y.
+  virtual void gather_copies(const RowCopies& c, Tensor copies, Tensor probabilities,
+                             Tensor residual, Tensor y) = 0;
+  /// dprobabilities = dy times the copy for the kinds that are chosen, else 0.
+  virtual void gather_copies_backward(const RowCopies& c, Tensor dy, Tensor copies,
+                                      Tensor dprobabilities) = 0;
+
   /// `loss` (fp32, one) = mean of (y - target)^2 / 2; dy its gradient. dy may be target.
   virtual void squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) = 0;
 

@@ -31,6 +31,7 @@ void take_number(std::string_view& from, T& value) {
 /// Buffers of one microbatch on one stage, kept until its update is done.
 struct Activations {
   Block *saved, *saved_for_weight, *kept;
+  std::unique_ptr<TokenRoutes> routes = nullptr;
 };
 
 /// One rank's part of a stage with its versions as plain copies: the newest, and those still used.
@@ -192,31 +193,48 @@ struct Orders {
 };
 
 /// Sums the gradients of the devices of a position as the steps of their reduction say, one after
-/// the other: all of them then have the same.
+/// the other: all of them then have the same. Where ranks have parts of the experts each, a sum is
+/// of one part of them, which the first rank of each group has from all of the group, or of all
+/// else.
 class PositionSum {
  public:
   /// By stage of the position: the parts of its ranks.
   using Parts = std::vector<std::vector<const ReferenceStage*>>;
+  static constexpr int kNone = -1;
   PositionSum(const RunPlan& plan, Device& device, std::uint32_t position, int tensor_rank,
-              Parts stages)
-      : plan_(plan), device_(device), stages_(std::move(stages)) {
-    std::vector<std::pair<std::uint32_t, std::int64_t>> elements;
+              Parts stages, int expert_part = kNone)
+      : plan_(plan), device_(device), stages_(std::move(stages)), expert_part_(expert_part) {
+    std::vector<StageElements> elements;
     for (const auto& parts : stages_) {
-      const ReferenceStage& part = *parts[static_cast<std::size_t>(tensor_rank)];
-      elements.emplace_back(part.number(), part.sizes().parameters);
+      const StageSizes& sizes = parts[static_cast<std::size_t>(tensor_rank)]->sizes();
+      const std::int64_t of_experts = sizes.expert_parameters / plan.division.expert;
+      // Ranks with the same experts may have unlike parts of all else.
+      const std::int64_t others =
+          expert_part == kNone ? sizes.parameters - sizes.expert_parameters : 0;
+      elements.push_back({parts[0]->number(), others + of_experts, of_experts});
     }
-    const Stage& first_stage = stages_[0][0]->stage();
-    std::vector<GradientRange> ranges = ranges_of(parts_at(plan, position), elements);
+    const std::vector<int>& devices = stages_[0][0]->devices();
+    const int group_rank = rank_at(plan, devices.front(), 0);
+    auto reduced = reduced_ranges(parts_at(plan, position), elements);
     if (divides_gradients(plan)) {  // of one stage
-      ranges.clear();
-      for (const auto& [first, end] : first_stage.pieces()) ranges.push_back({first, end});
+      reduced.clear();
+      for (const auto& [first, end] : stages_[0][0]->stage().pieces())
+        reduced.push_back({{first, end}});
     }
-    for (const auto& [first, end] : ranges) {
-      for (CollectiveStep step :
-           reduction_steps(plan, stages_[0][0]->devices(), end - first, tensor_rank)) {
-        step.first += first;
-        step.end += first;
-        steps_.push_back(step);
+    for (const auto& ranges : reduced) {
+      for (const auto& [first, end, experts] : ranges) {
+        if (experts != (expert_part != kNone)) continue;
+        const auto steps =
+            experts
+                ? expert_reduction_steps(
+                      plan, expert_group(plan, group_rank)[static_cast<std::size_t>(expert_part)],
+                      end - first)
+                : reduction_steps(plan, devices, end - first, tensor_rank);
+        for (CollectiveStep step : steps) {
+          step.first += first;
+          step.end += first;
+          steps_.push_back(step);
+        }
       }
     }
   }
@@ -266,15 +284,20 @@ class PositionSum {
   template <class Visit>
   void for_each_part(const CollectiveStep& step, Visit visit) const {
     std::int64_t before = 0;
-    const auto [device_number, place] = place_of_rank(plan_, step.gpu);
+    const bool of_experts = expert_part_ != kNone;
+    const int holder = of_experts ? expert_group(plan_, step.gpu).front() : step.gpu;
+    const auto [device_number, place] = place_of_rank(plan_, holder);
     for (const auto& parts : stages_) {
       const ReferenceStage* stage = parts[static_cast<std::size_t>(place)];
-      const std::int64_t n = stage->sizes().parameters;
+      const std::int64_t all = stage->sizes().expert_parameters, own = all / plan_.division.expert;
+      const std::int64_t n = of_experts ? own : stage->sizes().parameters - all + own;
+      // Where a rank's elements are among those of all experts and the others.
+      const std::int64_t shift = of_experts ? expert_part_ * own : all - own;
       const std::int64_t first = std::max(step.first, before);
       const std::int64_t end = std::min(step.end, before + n);
       if (first < end)
-        visit(stage->gradients_of(device_number).at((first - before) * 4), first - step.first,
-              end - first);
+        visit(stage->gradients_of(device_number).at((first - before + shift) * 4),
+              first - step.first, end - first);
       before += n;
     }
   }
@@ -282,6 +305,7 @@ class PositionSum {
   const RunPlan& plan_;
   Device& device_;
   Parts stages_;
+  int expert_part_;
   std::vector<CollectiveStep> steps_;
   std::map<std::pair<int, int>, std::deque<Block*>> sent_;  // from, to
   std::map<int, Block*> piled_;
@@ -332,7 +356,7 @@ struct SequentialRun::State {
         number_(numbers(plan.lone_updates)),
         still_used_(still_used(plan.lone_updates)) {
     for (Orders& of_update : orders_) {
-      if (!divides_gradients(plan)) break;
+      if (!divides_gradients(plan) && !has_experts_apart(plan)) break;
       take_turns(plan.program, of_update.input);
       take_turns(plan.program, of_update.weight);
     }
@@ -341,8 +365,8 @@ struct SequentialRun::State {
       first_.push_back(parts_.size());
       const int ranks = ranks_of_device(plan, plan.program.placement.device_of(s, 0));
       for (int place = 0; place < ranks; ++place) {
-        auto own =
-            make_stage(plan, s, device.math().element_bytes(), false, static_cast<int>(place));
+        auto own = make_stage(plan, s, device.math().element_bytes(), false,
+                              undivided_share(plan, device_of(s, 0), place));
         parts_.push_back(std::make_unique<ReferenceStage>(plan, device, std::move(own), s));
       }
     }
@@ -359,6 +383,9 @@ struct SequentialRun::State {
           held[0][0]->devices().size() * held[0].size() > std::size_t(plan.division.tensor);
       for (int t = 0; p <= placement.mirror_of(p) && several && t < plan.division.tensor; ++t)
         sums_.emplace_back(plan, device, p, t, held);
+      for (int e = 0;
+           p <= placement.mirror_of(p) && has_experts_apart(plan) && e < plan.division.expert; ++e)
+        sums_.emplace_back(plan, device, p, 0, held, e);
     }
     const auto replicas = static_cast<std::int64_t>(loss_parts());
     losses_ = device.allocate(kComputeQueue, replicas * plan.program.microbatches() * 4);
@@ -457,8 +484,23 @@ struct SequentialRun::State {
   void step(std::size_t s, std::uint32_t next) {
     next = std::min(next, plan_.program.microbatches() - 1);
     sum_partial_gradients(s);
+    share_expert_sums(s);
     for (std::size_t place = 0; place < ranks_of_stage(s); ++place)
       part(s, place).step(std::min(version(s, next, true), version(s, next, false)));
+  }
+
+  /// Gives the parts of a stage that share a device with others the sums of experts' gradients.
+  void share_expert_sums(std::size_t s) {
+    const int device_number = part(s, 0).devices().front();
+    for (std::size_t place = 0; has_experts_apart(plan_) && place < ranks_of_stage(s); ++place) {
+      const int rank = rank_at(plan_, device_number, static_cast<int>(place));
+      const int holder = expert_group(plan_, rank).front();
+      const auto [from, there] = place_of_rank(plan_, holder);
+      if (holder == rank) continue;
+      device_.math().copy(part(s, place).sizes().expert_parameters * 4,
+                          part(s, static_cast<std::size_t>(there)).gradients_of(from),
+                          part(s, place).gradients_of(device_number));
+    }
   }
 
   /// Sums gradients over the ranks that share a stage, each of which has those of its rows alone.
@@ -517,6 +559,12 @@ struct SequentialRun::State {
                    .kept = {a.kept},
                    .workspace = {workspaces_[place]},
                    .loss = {}};
+    b.routes = a.routes.get();
+    if (has_experts_apart(plan_) && (k & kHeldOut) == 0) {
+      const int rank = rank_at(plan_, device_of(s, k), static_cast<int>(place));
+      const auto [device_number, first] = place_of_rank(plan_, expert_group(plan_, rank).front());
+      b.expert_gradients = part(s, static_cast<std::size_t>(first)).gradients_of(device_number);
+    }
     if (s + 1 < stages()) return b;
     const auto replica = static_cast<std::int64_t>(place) / plan_.division.tensor;
     b.loss = (k & kHeldOut) != 0
@@ -530,9 +578,12 @@ struct SequentialRun::State {
     for (std::size_t place = 0; place < ranks_of_stage(s); ++place) {
       const ReferenceStage& own = part(s, place);
       const StageSizes& sizes = own.sizes();
-      activations_[{number_of(s, place), k}] = {own.allocate(sizes.saved_bytes),
-                                                own.allocate(sizes.saved_for_weight_bytes),
-                                                own.allocate(sizes.kept_bytes)};
+      Activations& a = activations_[{number_of(s, place), k}];
+      a = {own.allocate(sizes.saved_bytes), own.allocate(sizes.saved_for_weight_bytes),
+           own.allocate(sizes.kept_bytes)};
+      if (plan_.compute == Compute::transformer && plan_.model.experts)
+        a.routes =
+            std::make_unique<DeviceTokenRoutes>(device_, static_cast<std::size_t>(plan_.layers[s]));
       if (s + 1 < stages()) outputs_[{number_of(s, place), k}] = own.allocate(sizes.output_bytes);
     }
     on_ranks(s, k, &StageSizes::forward_workspace_bytes, [&](ReferenceStage& own, StageBuffers b) {
@@ -630,6 +681,7 @@ struct SequentialRun::State {
       const Key key{number_of(s, place), k};
       Activations& a = activations_.at(key);
       for (Block* block : {a.saved, a.saved_for_weight, a.kept}) release(block);
+      if (a.routes) a.routes->release_all();
       activations_.erase(key);
       if (s == 0) continue;
       release(inputs_.at(key));
@@ -714,8 +766,20 @@ std::vector<float> SequentialRun::losses() const {
 }
 
 std::vector<std::string> SequentialRun::weights() const {
+  const RunPlan& plan = state_->plan_;
   std::vector<std::string> weights;
-  for (const auto& stage : state_->parts_) weights.push_back(stage->weights());
+  for (std::uint32_t s = 0; s < state_->stages(); ++s) {
+    const auto ranks = static_cast<int>(state_->ranks_of_stage(s));
+    for (const int share : shares_of_stage(plan, s)) {
+      const ReferenceStage& part = state_->part(s, static_cast<std::size_t>(share % ranks));
+      // A rank has its part of the experts, and all else.
+      const auto experts = static_cast<std::size_t>(part.sizes().expert_parameters) * sizeof(float);
+      const std::size_t each = experts / static_cast<std::size_t>(plan.division.expert);
+      const std::string all = part.weights();
+      weights.push_back(all.substr(static_cast<std::size_t>(share / ranks) * each, each) +
+                        all.substr(experts));
+    }
+  }
   return weights;
 }
 

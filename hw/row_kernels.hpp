@@ -631,4 +631,91 @@ PENSTOCK_HD void squared_error_all(const Team& team, std::int64_t n, const T* y,
   if (team.rank() == 0) *loss = sum * share / 2;
 }
 
+// Mixtures of experts.
+
+template <class Team, class T>
+PENSTOCK_HD void largest_row(const Team& team, std::int64_t row, std::int64_t cols, int count,
+                             const T* values, std::int32_t* chosen) {
+  if (team.rank() != 0) return;
+  values += row * cols;
+  chosen += row * count;
+  for (int j = 0; j < count; ++j) {
+    std::int64_t best = -1;
+    for (std::int64_t e = 0; e < cols; ++e) {
+      bool taken = false;
+      for (int i = 0; i < j; ++i) taken = taken || chosen[i] == e;
+      if (!taken && (best < 0 || to_float(values[e]) > to_float(values[best]))) best = e;
+    }
+    chosen[j] = static_cast<std::int32_t>(best);
+  }
+}
+
+/// Of the kind `kind`.
+template <class Team>
+PENSTOCK_HD void copies_of_kind(const Team& team, std::int64_t kind, std::int64_t copies,
+                                const std::int32_t* chosen, std::int32_t* counts) {
+  if (team.rank() != 0) return;
+  std::int32_t count = 0;
+  for (std::int64_t i = 0; i < copies; ++i) count += chosen[i] == kind ? 1 : 0;
+  counts[kind] = count;
+}
+template <class Team>
+PENSTOCK_HD void places_of_kind(const Team& team, std::int64_t kind, std::int64_t copies,
+                                const std::int32_t* chosen, const std::int32_t* counts,
+                                std::int32_t* places) {
+  if (team.rank() != 0) return;
+  std::int32_t next = 0;
+  for (std::int64_t k = 0; k < kind; ++k) next += counts[k];
+  for (std::int64_t i = 0; i < copies; ++i)
+    if (chosen[i] == kind) places[i] = next++;
+}
+
+/// The probability of copy `i`; 1 where there are none.
+template <class T>
+PENSTOCK_HD float weight_of_copy(std::int64_t row, int kinds, std::int32_t kind,
+                                 const T* probabilities) {
+  return probabilities == nullptr ? 1.0F : to_float(probabilities[row * kinds + kind]);
+}
+
+template <class Team, class T>
+PENSTOCK_HD void spread_row(const Team& team, std::int64_t row, std::int64_t cols, int per_row,
+                            int kinds, const std::int32_t* chosen, const std::int32_t* places,
+                            const T* x, const T* probabilities, T* copies) {
+  for (std::int64_t i = row * per_row; i < (row + 1) * per_row; ++i) {
+    const float weight = weight_of_copy(row, kinds, chosen[i], probabilities);
+    for (std::int64_t c = team.rank(); c < cols; c += team.size())
+      copies[places[i] * cols + c] = from_float<T>(weight * to_float(x[row * cols + c]));
+  }
+}
+
+template <class Team, class T>
+PENSTOCK_HD void gather_row(const Team& team, std::int64_t row, std::int64_t cols, int per_row,
+                            int kinds, const std::int32_t* chosen, const std::int32_t* places,
+                            const T* copies, const T* probabilities, const T* residual, T* y) {
+  for (std::int64_t c = team.rank(); c < cols; c += team.size()) {
+    float sum = residual == nullptr ? 0.0F : to_float(residual[row * cols + c]);
+    for (std::int64_t i = row * per_row; i < (row + 1) * per_row; ++i)
+      sum += weight_of_copy(row, kinds, chosen[i], probabilities) *
+             to_float(copies[places[i] * cols + c]);
+    y[row * cols + c] = from_float<T>(sum);
+  }
+}
+
+template <class Team, class T>
+PENSTOCK_HD void gather_backward_row(const Team& team, std::int64_t row, std::int64_t cols,
+                                     int per_row, int kinds, const std::int32_t* chosen,
+                                     const std::int32_t* places, const T* dy, const T* copies,
+                                     T* dprobabilities) {
+  dprobabilities += row * kinds;
+  if (team.rank() == 0)
+    for (int k = 0; k < kinds; ++k) dprobabilities[k] = from_float<T>(0.0F);
+  for (std::int64_t i = row * per_row; i < (row + 1) * per_row; ++i) {
+    float sum = 0;
+    for (std::int64_t c = team.rank(); c < cols; c += team.size())
+      sum += to_float(dy[row * cols + c]) * to_float(copies[places[i] * cols + c]);
+    sum = team.sum(sum);
+    if (team.rank() == 0) dprobabilities[chosen[i]] = from_float<T>(sum);
+  }
+}
+
 }  // namespace penstock::kernels

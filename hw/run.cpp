@@ -174,13 +174,14 @@ class LocalRun {
     return run;
   }
 
-  /// "stage place digest" lines of the weights here.
+  /// "stage share digest" lines of the weights here.
   std::string digests() const {
     std::string lines;
     if (waits_for_no_other(plan_) && !server_) return lines;  // the weights are elsewhere
     for (const auto& e : executors_) {
       for (const std::uint32_t stage : stages_on(plan_, e->device()))
-        lines += fmt::format("{} {} {}\n", stage, e->place(), digest(e->weights(stage)));
+        lines += fmt::format("{} {} {}\n", stage, share_of_rank(plan_, e->rank()),
+                             digest(e->weights(stage)));
     }
     return lines;
   }
@@ -362,7 +363,7 @@ ReferenceResult reference_of(const RunPlan& plan, const RunOptions& options, Run
   return run_reference(plan, backend->device(0), make_stage);
 }
 
-/// Digests by stage and by the place of a rank that shares it: one of each of its devices.
+/// Digests by stage and by the share of a rank that shares it: one of each rank with the same.
 using StageDigests = std::map<std::pair<std::size_t, int>, std::vector<std::string>>;
 
 StageDigests by_stage(const std::vector<std::string>& digests) {
@@ -371,9 +372,9 @@ StageDigests by_stage(const std::vector<std::string>& digests) {
     std::istringstream in(lines);
     in.exceptions(std::ios::badbit);  // no memory is not the end of the text
     std::size_t stage = 0;
-    int place = 0;
+    int share = 0;
     std::string hash;
-    while (in >> stage >> place >> hash) measured[{stage, place}].push_back(hash);
+    while (in >> stage >> share >> hash) measured[{stage, share}].push_back(hash);
   }
   return measured;
 }
@@ -398,10 +399,10 @@ bool weights_equal(const RunPlan& plan, const ReferenceResult& reference,
   StageDigests measured = by_stage(digests);
   std::size_t part = 0;
   for (std::uint32_t s = 0; s < static_cast<std::uint32_t>(plan.program.placement.stages()); ++s) {
-    for (int p = 0; p < ranks_of_device(plan, plan.program.placement.device_of(s, 0)); ++p) {
+    for (const int share : shares_of_stage(plan, s)) {
       const std::string right = digest(reference.weights[part++]);
       const auto is_right = [&](const std::string& hash) { return hash == right; };
-      const auto& here = measured[{s, p}];
+      const auto& here = measured[{s, share}];
       if (here.empty() || !std::ranges::all_of(here, is_right)) return false;
     }
   }

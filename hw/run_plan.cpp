@@ -43,6 +43,14 @@ double exchange_s(const RunPlan& plan, int device, std::uint32_t g) {
     }
   };
   const Op& op = plan.program.ops[g];
+  for (const PairExchangeSeconds& e : plan.pair_exchange_s) {
+    if (!op.has(Op::paired)) break;
+    const Op& other = plan.program.ops[g + 1];
+    if (e.device == device && e.stage == op.stage && e.stored == op.has(Op::stored) &&
+        e.backward_stage == other.stage && e.backward_stored == other.has(Op::stored) &&
+        e.input_alone == (other.kind == OpKind::backward_input))
+      return e.seconds;
+  }
   return own_s(op) + (op.has(Op::paired) ? own_s(plan.program.ops[g + 1]) : 0);
 }
 
@@ -59,6 +67,71 @@ RankPlace place_of_rank(const RunPlan& plan, int rank) {
   int device = 0;
   for (; rank >= ranks_of_device(plan, device); ++device) rank -= ranks_of_device(plan, device);
   return {device, rank};
+}
+
+namespace {
+
+/// Returns the ranks of a position in the order of its replicas.
+std::vector<int> ranks_at(const RunPlan& plan, std::uint32_t position) {
+  const Placement& placement = plan.program.placement;
+  std::vector<int> ranks;
+  for (int r = 0; r < placement.widths()[position]; ++r) {
+    const int device = placement.device_at(static_cast<std::uint32_t>(r), position);
+    for (int place = 0; place < ranks_of_device(plan, device); ++place)
+      ranks.push_back(rank_at(plan, device, place));
+  }
+  return ranks;
+}
+
+/// A rank's number among those of its position.
+std::size_t number_at_position(const std::vector<int>& ranks, int rank) {
+  return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+}
+
+}  // namespace
+
+std::vector<int> expert_group(const RunPlan& plan, int rank) {
+  if (!has_experts_apart(plan)) return {rank};
+  const Placement& placement = plan.program.placement;
+  const std::vector<int> all =
+      ranks_at(plan, placement.position_of(place_of_rank(plan, rank).device));
+  const auto n = static_cast<std::size_t>(plan.division.expert);
+  const auto first =
+      all.begin() + static_cast<std::ptrdiff_t>(number_at_position(all, rank) / n * n);
+  return {first, first + static_cast<std::ptrdiff_t>(n)};
+}
+
+std::vector<int> expert_sharers(const RunPlan& plan, int rank) {
+  if (!has_experts_apart(plan)) return {rank};
+  const Placement& placement = plan.program.placement;
+  const std::uint32_t position = placement.position_of(place_of_rank(plan, rank).device);
+  const auto n = static_cast<std::size_t>(plan.division.expert);
+  const std::size_t part = number_at_position(ranks_at(plan, position), rank) % n;
+  std::vector<int> sharers;
+  for (const std::uint32_t p : std::set<std::uint32_t>{position, placement.mirror_of(position)}) {
+    const std::vector<int> all = ranks_at(plan, p);
+    for (std::size_t i = part; i < all.size(); i += n) sharers.push_back(all[i]);
+  }
+  return sharers;
+}
+
+int share_of_rank(const RunPlan& plan, int rank) {
+  const auto [device, place] = place_of_rank(plan, rank);
+  const auto part = static_cast<int>(number_at_position(expert_group(plan, rank), rank));
+  return place + ranks_of_device(plan, device) * part;
+}
+
+std::vector<int> shares_of_stage(const RunPlan& plan, std::uint32_t stage) {
+  const Placement& placement = plan.program.placement;
+  std::set<int> shares;
+  if (!has_experts_apart(plan)) {
+    for (int place = 0; place < ranks_of_device(plan, placement.device_of(stage, 0)); ++place)
+      shares.insert(place);
+  } else {
+    for (const int rank : ranks_at(plan, placement.positions()[stage]))
+      shares.insert(share_of_rank(plan, rank));
+  }
+  return {shares.begin(), shares.end()};
 }
 
 std::vector<MessagePart> message_parts(const RunPlan& plan, int rank, int other_device) {
@@ -176,6 +249,45 @@ std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vect
   return steps_of(plan, ranks, what, plan.reduction.algorithm, elements, false);
 }
 
+std::vector<CollectiveStep> expert_reduction_steps(const RunPlan& plan, int rank,
+                                                   std::int64_t elements) {
+  return steps_of(plan, expert_sharers(plan, rank), Collective::all_reduce,
+                  plan.reduction.algorithm, elements, false);
+}
+
+std::vector<std::vector<ReducedRange>> reduced_ranges(const std::vector<ReducedPart>& parts,
+                                                      const std::vector<StageElements>& elements) {
+  std::vector<std::pair<std::uint32_t, std::int64_t>> others;
+  std::int64_t experts = 0;
+  for (const auto& [stage, all, of_experts] : elements) {
+    others.emplace_back(stage, all - of_experts);
+    experts += of_experts;
+  }
+  std::vector<std::vector<ReducedRange>> reduced;
+  for (const auto& [first, end] : ranges_of(parts, others)) {
+    auto& pieces = reduced.emplace_back();
+    if (experts == 0) pieces.push_back({first, end});
+    std::int64_t before = 0, of_others = 0;
+    for (const auto& [stage, all, of_experts] : elements) {
+      const std::int64_t shift = before + of_experts - of_others,
+                         next = of_others + all - of_experts;
+      const std::int64_t from = std::max(first, of_others), until = std::min(end, next);
+      if (experts > 0 && from < until) pieces.push_back({from + shift, until + shift});
+      before += all;
+      of_others = next;
+    }
+  }
+  std::int64_t before = 0;
+  for (const auto& [number, all, of_experts] : elements) {
+    std::size_t last = parts.size() - 1;
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      if (parts[k].stage == number) last = k;
+    if (of_experts > 0) reduced[last].push_back({before, before + of_experts, true});
+    before += all;
+  }
+  return reduced;
+}
+
 std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int rank, Collective what,
                                            std::int64_t elements) {
   const int tensor = plan.division.tensor;
@@ -274,19 +386,28 @@ RunPlan with_update_channels(RunPlan plan) {
       }
     }
   }
-  std::set<std::pair<int, int>> pairs;
-  const auto add_steps = [&](const std::vector<CollectiveStep>& steps) {
+  std::set<std::pair<int, int>> pairs, of_ops;
+  const auto add_steps = [](const std::vector<CollectiveStep>& steps, auto& to) {
     for (const CollectiveStep& step : steps)
-      if (step.kind == CollectiveStep::Kind::send) pairs.insert({step.gpu, step.peer});
+      if (step.kind == CollectiveStep::Kind::send) to.insert({step.gpu, step.peer});
   };
+  const bool apart = has_experts_apart(plan);
   for (int d = 0; d < plan.program.placement.devices(); ++d) {
     for (int t = 0; t < plan.division.tensor; ++t)
-      add_steps(reduction_steps(plan, adders_of(plan, d), 1, t));
+      add_steps(reduction_steps(plan, adders_of(plan, d), 1, t), pairs);
     for (int r = 0; r < replicas_of_device(plan, d); ++r) {
       for (const Collective what : {Collective::all_reduce, Collective::all_gather})
-        add_steps(exchange_steps(plan, rank_at(plan, d, r * plan.division.tensor), what, 1));
+        add_steps(exchange_steps(plan, rank_at(plan, d, r * plan.division.tensor), what, 1),
+                  apart ? of_ops : pairs);
     }
   }
+  for (int rank = 0; apart && rank < ranks_of(plan); ++rank) {
+    add_steps(expert_reduction_steps(plan, rank, 1), pairs);
+    for (const int peer : expert_group(plan, rank))
+      if (peer != rank) of_ops.insert({rank, peer});
+  }
+  for (const auto& [source, destination] : of_ops)
+    add_gradient_channel(plan, source, destination, true);
   for (const auto& [source, destination] : pairs) {
     add_gradient_channel(plan, source, destination);
     if (plan.sharding.sharded()) add_gradient_channel(plan, source, destination, true);
@@ -302,10 +423,16 @@ std::string why_too_large(const TransformerSpec& m, std::int64_t microbatch_size
         m.ffn_hidden_size, m.vocab_size, m.seq_length, microbatch_size}) {
     if (n < 1 || n > kMost) return fmt::format("a size of the model is {}, not 1 to {}", n, kMost);
   }
+  const Experts experts = m.experts.value_or(Experts{.width = 1});
+  if (experts.width < 1 || experts.width > kMost || experts.shared_width < 0 ||
+      experts.shared_width > kMost)
+    return fmt::format("an expert is {} wide, not 1 to {}",
+                       experts.width < 1 ? experts.width : experts.shared_width, kMost);
   constexpr double kMostBytes = 0x1p44;
   const double rows = static_cast<double>(microbatch_size * m.seq_length);
   const double widest =
-      static_cast<double>(std::max({3 * m.hidden_size, m.ffn_hidden_size, m.vocab_size}));
+      static_cast<double>(std::max({3 * m.hidden_size, m.ffn_hidden_size, m.vocab_size,
+                                    experts.shared_width, experts.count * experts.width}));
   const double scores = rows * static_cast<double>(m.seq_length * m.num_attention_heads);
   const double matrix = widest * static_cast<double>(m.hidden_size);
   const double bytes = std::max({rows * widest, scores, matrix}) * 16;

@@ -25,6 +25,7 @@ struct RankDivision {
   /// By position: replicas that divide every microbatch instead of taking turns (DAPPLE's), each of
   /// them so many tensor ranks; empty: one.
   std::vector<int> replicas = {};
+  int expert = 1;  ///< ranks of a position, of all its replicas, that have all experts together
 };
 
 /// Seconds that ops of a stage on a device take longer for what its ranks exchange inside of them.
@@ -34,6 +35,18 @@ struct ExchangeSeconds {
   bool stored = false;  ///< of microbatches of which nothing is recomputed
   double forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
   double gathering = 0;  ///< of an F that gathers new weights (Op::gathers)
+  /// Of the seconds that F, and B or I, compute, those of experts, between two exchanges.
+  double experts_forward = 0, experts_backward = 0, experts_backward_input = 0;
+};
+
+/// Seconds that an F and the backward that runs together with it take longer for what is exchanged
+/// inside of both, where one computes meanwhile (expert parallelism).
+struct PairExchangeSeconds {
+  int device = 0;
+  std::uint32_t stage = 0, backward_stage = 0;
+  bool stored = false, backward_stored = false;
+  bool input_alone = false;  ///< the backward is an I
+  double seconds = 0;
 };
 
 /// A FIFO between two devices, and what a virtual clock takes its messages to cost.
@@ -46,7 +59,7 @@ struct Channel {
   /// What moves in it: activations and their gradients (message); partial norms, which cost the
   /// latency (norm); gradients that are reduced, of replicas or mirrored devices, whose time is
   /// that of the reduction, and what replicas exchange with a server (reduction); what replicas
-  /// that divide a stage exchange inside of ops (reduction and backward).
+  /// that divide a stage, or have other experts, exchange inside of ops (reduction and backward).
   Transfer::Kind kind = Transfer::Kind::message;
 };
 
@@ -96,13 +109,16 @@ struct RunPlan {
   std::vector<StageCosts> costs;  ///< per virtual stage
   std::vector<Channel> channels;  ///< every channel the Program's messages use, once
   RankDivision division;
-  std::vector<ExchangeSeconds> exchange_s;  ///< of those that take time
+  std::vector<ExchangeSeconds> exchange_s;           ///< of those that take time
+  std::vector<PairExchangeSeconds> pair_exchange_s;  ///< of pairs that are not the sum of both
   ReductionPlan reduction;
   /// Says what replicas divide among them; nothing where an all-reduce gathers the weights.
   Sharding sharding;
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
+  /// What the biases of routers begin with, by expert, so that these choose unevenly; empty: 0.
+  std::vector<double> router_start;
   std::int64_t microbatch_size = 1;
   PerStage<Recomputation> recompute = Recompute::none;  ///< by virtual stage
   OptimizerSpec optimizer;
@@ -141,6 +157,27 @@ int rank_at(const RunPlan& plan, int device, int place);
 /// Ranks of the whole run.
 inline int ranks_of(const RunPlan& plan) {
   return rank_at(plan, plan.program.placement.devices(), 0);
+}
+/// Do ranks share experts otherwise than all else, so that their gradients are reduced apart?
+inline bool has_experts_apart(const RunPlan& plan) {
+  return plan.compute == Compute::transformer && plan.model.experts &&
+         (plan.division.expert > 1 || plan.division.tensor > 1);
+}
+/// Returns the ranks that have all experts of a layer together with this one, each the part of its
+/// place in the group: ranks of a position that follow one another (program/mesh.hpp).
+std::vector<int> expert_group(const RunPlan& plan, int rank);
+/// Returns the ranks that have the same experts: one of each group of the position and, in mirrored
+/// placements, of its mirror.
+std::vector<int> expert_sharers(const RunPlan& plan, int rank);
+/// Returns which part of a stage's weights a rank has, alike for all with the same: its place on
+/// its device, and the ranks of that times its part of the experts.
+int share_of_rank(const RunPlan& plan, int rank);
+/// Returns the shares that ranks have of a stage, in ascending order.
+std::vector<int> shares_of_stage(const RunPlan& plan, std::uint32_t stage);
+/// Returns the same for all experts, as the sequential run has them.
+inline int undivided_share(const RunPlan& plan, int device, int place) {
+  return place +
+         (has_experts_apart(plan) ? ranks_of_device(plan, device) * plan.division.expert : 0);
 }
 /// Is a device of the Program one rank?
 inline bool one_rank_each(const RunPlan& plan) {
@@ -191,6 +228,23 @@ std::vector<ReducedPart> parts_at(const RunPlan& plan, std::uint32_t position);
 std::vector<CollectiveStep> reduction_steps(const RunPlan& plan, const std::vector<int>& devices,
                                             std::int64_t elements, int tensor_rank = 0,
                                             Collective what = Collective::all_reduce);
+/// Returns the steps by which ranks with the same experts reduce their gradients.
+std::vector<CollectiveStep> expert_reduction_steps(const RunPlan& plan, int rank,
+                                                   std::int64_t elements);
+/// Elements of the gradients of a device, all of experts that are apart or none.
+struct ReducedRange {
+  std::int64_t first, end;
+  bool experts = false;
+};
+/// Gradients of a stage on a device, the first of them of experts that are apart.
+struct StageElements {
+  std::uint32_t stage;
+  std::int64_t all, of_experts;
+};
+/// Returns what of the gradients of a device, whose stages have so many, each part reduces. Experts
+/// are in the last part of their stage, which is complete when they are.
+std::vector<std::vector<ReducedRange>> reduced_ranges(const std::vector<ReducedPart>& parts,
+                                                      const std::vector<StageElements>& elements);
 /// Returns the steps by which the tensor ranks of a rank's replica exchange inside of an op: round
 /// a ring, as is predicted.
 std::vector<CollectiveStep> exchange_steps(const RunPlan& plan, int rank, Collective what,

@@ -221,12 +221,18 @@ void each_field(Like<ReductionPlan> auto& r, auto&& visit) {
 void each_field(Like<RankDivision> auto& d, auto&& visit) {
   visit("tensor", d.tensor, {1, 1 << 16});
   VISIT_FIELDS(visit, d, sequence, replicas);
+  visit("expert", d.expert, {1, 1 << 20});
 }
 
 void each_field(Like<ExchangeSeconds> auto& e, auto&& visit) {
   visit("device", e.device, {0, 1 << 24});
   VISIT_FIELDS(visit, e, stage, stored, forward, backward, backward_input, backward_weight,
-               gathering);
+               gathering, experts_forward, experts_backward, experts_backward_input);
+}
+
+void each_field(Like<PairExchangeSeconds> auto& e, auto&& visit) {
+  visit("device", e.device, {0, 1 << 24});
+  VISIT_FIELDS(visit, e, stage, stored, backward_stage, backward_stored, input_alone, seconds);
 }
 
 void each_field(Like<Sharding> auto& s, auto&& visit) {
@@ -249,9 +255,10 @@ void each_field(Like<OrderedPlan> auto& ordered, auto&& visit) {
   VISIT_FIELDS(visit, plan, name, origin, scenario, program);
   VISIT_FIELDS(visit, ordered, ops, order);
   VISIT_FIELDS(visit, plan, compute, microbatch_size, recompute, training, lone_updates, layers,
-               optimizer);
+               router_start, optimizer);
   if (plan.compute == Compute::transformer) visit("model", plan.model);
-  VISIT_FIELDS(visit, plan, channels, costs, reduction, division, exchange_s, sharding);
+  VISIT_FIELDS(visit, plan, channels, costs, reduction, division, exchange_s, pair_exchange_s,
+               sharding);
 }
 
 namespace {
@@ -355,6 +362,17 @@ void check_division(const RunPlan& plan, const auto& expect) {
          "division.tensor must divide the heads and ffn_hidden_size of a transformer");
   expect(!d.sequence || (d.tensor > 1 && m.seq_length % d.tensor == 0),
          "division.sequence needs a division.tensor that divides seq_length");
+  const bool experts = plan.compute == Compute::transformer && m.experts.has_value();
+  expect(!experts || d.tensor == 1 || d.sequence,
+         "division.tensor of a model with experts needs division.sequence");
+  expect(d.expert == 1 || (experts && m.experts->count % d.expert == 0),
+         "division.expert must divide the experts of a transformer");
+  const auto& replicas = d.replicas;
+  for (std::size_t p = 0; d.expert > 1 && p < plan.program.placement.widths().size(); ++p) {
+    const std::int64_t ranks = std::int64_t{plan.program.placement.widths()[p]} * d.tensor *
+                               (p < replicas.size() ? replicas[p] : 1);
+    expect(ranks % d.expert == 0, "division.expert must divide the ranks of each position");
+  }
   const auto fit = [&](int r) { return r >= 1 && plan.microbatch_size % r == 0; };
   expect(
       d.replicas.empty() || (plan.compute == Compute::transformer &&
@@ -543,6 +561,14 @@ void check_model(const RunPlan& plan, Findings& wrong) {
     wrong.push_back(why);
     return;
   }
+  if (const auto& e = m.experts; e && (e->count < 1 || e->count > 1 << 16 || e->top_k < 1 ||
+                                       e->top_k > e->count || e->every < 1 || e->first_dense < 0))
+    wrong.emplace_back("experts.count must be 1 to 65536, top_k 1 to count, every 1 or more");
+  const bool biased = m.experts && m.experts->router_bias &&
+                      plan.router_start.size() == static_cast<std::size_t>(m.experts->count);
+  if (!plan.router_start.empty() && !biased)
+    wrong.emplace_back(
+        "router_start must have a number for each expert of a model with router_bias");
   if (plan.layers.size() != static_cast<std::size_t>(plan.program.placement.stages()))
     wrong.emplace_back("layers and stages differ in number");
   if (std::accumulate(plan.layers.begin(), plan.layers.end(), std::int64_t{0}) != m.num_layers)

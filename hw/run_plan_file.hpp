@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-inline constexpr int kProgramFileVersion = 10;
+inline constexpr int kProgramFileVersion = 11;
 
 /// The file's text: the same plan makes the same bytes.
 std::string to_text(const RunPlan& plan);

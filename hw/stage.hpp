@@ -11,6 +11,7 @@
 #pragma once
 
 #include "hw/device.hpp"
+#include "hw/token_routes.hpp"
 #include "program/recipe.hpp"
 
 #include <functional>
@@ -27,7 +28,9 @@ struct WeightMatrix {
 
 /// Bytes of one microbatch's buffers on one stage (and the number of parameters).
 struct StageSizes {
-  std::int64_t parameters = 0;              ///< elements of the weights and of the gradients
+  std::int64_t parameters = 0;  ///< elements of the weights and of the gradients
+  /// The first of them: of experts, whose gradients are reduced among other ranks than the others.
+  std::int64_t expert_parameters = 0;
   std::vector<WeightMatrix> matrices = {};  ///< those that Muon orthogonalizes, in this order
   std::int64_t input_bytes = 0;             ///< message from the stage before; 0 on the first stage
   std::int64_t output_bytes = 0;            ///< message to the stage after; 0 on the last stage
@@ -75,6 +78,11 @@ struct StageBuffers {
   std::function<void(std::size_t piece)> piece_done = {};
   /// Exchanges with the ranks that share the stage; empty where there are none.
   std::function<void(const StageExchange&)> exchange = {};
+  /// Of a stage with experts: where the microbatch's tokens are, and how they get there; empty
+  /// where this rank has all experts.
+  TokenRoutes* routes = nullptr;
+  std::function<void(const RowExchange&)> exchange_rows = {};
+  Tensor expert_gradients = {};  ///< where those of experts are instead of among `gradients`
 
   /// Return where the weights and the gradients of a piece are, as if all of the stage's were
   /// there. A stage of several pieces calls them as it comes to one; it may use the one before no

@@ -17,7 +17,7 @@
 namespace penstock {
 
 std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes,
-                                  bool stored, int place) {
+                                  bool stored, int share) {
   const int stages = plan.program.placement.stages();
   const bool first = stage == 0;
   const bool last = static_cast<int>(stage) + 1 == stages;
@@ -30,7 +30,9 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
     return std::make_unique<StandInStage>(static_cast<int>(stage), stages, element_bytes,
                                           plan.training.seed);
   const auto before = plan.layers.begin() + stage;
-  const int replicas = replicas_of_device(plan, plan.program.placement.device_of(stage, 0));
+  const int device = plan.program.placement.device_of(stage, 0);
+  const int replicas = replicas_of_device(plan, device), ranks = ranks_of_device(plan, device);
+  const int place = share % ranks;
   const std::int64_t sequences = plan.microbatch_size / replicas;
   const TransformerPart part{
       std::accumulate(plan.layers.begin(), before, 0),
@@ -38,10 +40,11 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
       first,
       last,
       {plan.division.tensor, place % plan.division.tensor, plan.division.sequence},
-      sequences * (place / plan.division.tensor)};
-  return std::make_unique<TransformerStage>(plan.model, part, sequences,
-                                            stored ? Recomputation() : plan.recompute.at(stage),
-                                            element_bytes, plan.training, plan.text);
+      sequences * (place / plan.division.tensor),
+      {plan.division.expert, share / ranks, has_experts_apart(plan)}};
+  return std::make_unique<TransformerStage>(
+      plan.model, part, sequences, stored ? Recomputation() : plan.recompute.at(stage),
+      element_bytes, plan.training, plan.text, plan.router_start);
 }
 
 namespace {
@@ -69,6 +72,19 @@ void add_why_not_divided(const RunPlan& plan, std::vector<std::string>& why) {
         plan.recompute.at(s).group(plan.layers[s]) > 1)
       return why.push_back(with + "layers that are recomputed one by one");
   }
+}
+
+/// Adds why ranks cannot have experts of their own.
+void add_why_no_experts(const RunPlan& plan, std::vector<std::string>& why) {
+  if (plan.sharding.sharded())
+    why.emplace_back("sharded weights are executed with all experts on each GPU (expert: 1)");
+  if (plan.training.clip > 0)
+    why.emplace_back("a norm that is clipped would be that of one GPU's experts");
+  if (plan.program.whole_backward)
+    why.emplace_back("experts are executed with a backward for each microbatch");
+  const std::vector<int>& widths = plan.program.placement.widths();
+  if (std::ranges::adjacent_find(widths, std::ranges::not_equal_to()) != widths.end())
+    why.emplace_back("experts are executed with as many replicas of every stage");
 }
 
 }  // namespace
@@ -101,6 +117,7 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
       why.emplace_back("replicas that wait for no other are executed without tensor ranks");
   }
   if (plan.sharding.sharded()) add_why_not_divided(plan, why);
+  if (has_experts_apart(plan)) add_why_no_experts(plan, why);
   return why;
 }
 
@@ -119,7 +136,7 @@ namespace {
 
 StageHoldings bytes_of(const RunPlan& plan, std::uint32_t stage, int element_bytes, bool stored,
                        int rank) {
-  const auto made = make_stage(plan, stage, element_bytes, stored, place_of_rank(plan, rank).place);
+  const auto made = make_stage(plan, stage, element_bytes, stored, share_of_rank(plan, rank));
   return accounted_bytes(plan, stage, made->sizes(), element_bytes, stored,
                          StageShards(plan, rank, stage, *made));
 }

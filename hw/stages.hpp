@@ -11,10 +11,10 @@
 namespace penstock {
 
 /// The stage `stage` of the plan, of the real model or a stand-in; `stored`: for microbatches of
-/// which nothing is recomputed (Op::stored). Its weights are the same. `place`: of the rank among
-/// those that share it.
+/// which nothing is recomputed (Op::stored). Its weights are the same. `share`: of the rank among
+/// those that share it (share_of_rank).
 std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int element_bytes,
-                                  bool stored = false, int place = 0);
+                                  bool stored = false, int share = 0);
 
 /// Why no backend can compute what the plan's stages do, each with what to do instead.
 std::vector<std::string> why_not_computable(const RunPlan& plan);

@@ -63,8 +63,56 @@ class ParameterAllocator {
 
 constexpr std::uint64_t kHeadUnit = 1ULL << 32;
 
-LayerParameters place_layer(ParameterAllocator& allocator, const TensorRank& t, std::int64_t h,
-                            std::int64_t f) {
+/// Places the experts of a stage's layers, or of one: expert by expert, each those of all layers.
+class ExpertPlaces {
+ public:
+  ExpertPlaces(const TransformerSpec& spec, const ExpertRank& rank) : rank_(rank) {
+    if (!spec.experts) return;
+    h_ = spec.hidden_size;
+    f_ = spec.experts->width;
+    first_ = rank.first_of(spec.experts->count);
+    count_ = spec.experts->count / rank.parts();
+  }
+  std::int64_t each() const { return 2 * h_ * f_ + f_ + h_; }
+
+  void place(const std::vector<int>& layers, ParameterAllocator& allocator,
+             std::vector<WeightMatrix>& matrices) const {
+    for (int expert = first_; expert < first_ + count_; ++expert)
+      for (const int layer : layers) place_expert(layer, expert, allocator, matrices);
+  }
+
+ private:
+  void place_expert(int layer, int expert, ParameterAllocator& allocator,
+                    std::vector<WeightMatrix>& matrices) const {
+    constexpr std::uint64_t kExperts = 1ULL << 40;
+    allocator.begin(
+        "layer " + std::to_string(layer) + " expert " + std::to_string(expert),
+        kExperts + (static_cast<std::uint64_t>(layer) << 20) + static_cast<std::uint64_t>(expert));
+    matrices.push_back({allocator.matrix("up", uncut(f_, h_)), f_, h_});
+    allocator.bias("up bias", uncut(f_, 1));
+    matrices.push_back({allocator.matrix("down", uncut(h_, f_)), h_, f_});
+    allocator.bias("down bias", uncut(h_, 1));
+  }
+
+  ExpertRank rank_;
+  std::int64_t h_ = 0, f_ = 0;
+  int first_ = 0, count_ = 0;
+};
+
+void place_mlp(ParameterAllocator& allocator, const TensorRank& t, std::int64_t h, std::int64_t f,
+               LayerParameters& at) {
+  at.width = t.part(f);
+  at.up = at.up_bias = at.down = at.down_bias = allocator.count();
+  if (f == 0) return;
+  at.up = allocator.matrix("up", cut_rows(t, f, h));
+  at.up_bias = allocator.bias("up bias", cut_rows(t, f, 1));
+  at.down = allocator.matrix("down", cut_columns(t, h, f));
+  at.down_bias = allocator.bias("down bias", uncut(h, 1));
+}
+
+LayerParameters place_layer(ParameterAllocator& allocator, const TensorRank& t,
+                            const TransformerSpec& spec, bool has_experts) {
+  const std::int64_t h = spec.hidden_size;
   LayerParameters at{};
   at.gamma1 = allocator.gamma("ln1 gamma", h);
   at.beta1 = allocator.bias("ln1 beta", uncut(h, 1));
@@ -74,10 +122,12 @@ LayerParameters place_layer(ParameterAllocator& allocator, const TensorRank& t, 
   at.projection_bias = allocator.bias("projection bias", uncut(h, 1));
   at.gamma2 = allocator.gamma("ln2 gamma", h);
   at.beta2 = allocator.bias("ln2 beta", uncut(h, 1));
-  at.up = allocator.matrix("up", cut_rows(t, f, h));
-  at.up_bias = allocator.bias("up bias", cut_rows(t, f, 1));
-  at.down = allocator.matrix("down", cut_columns(t, h, f));
-  at.down_bias = allocator.bias("down bias", uncut(h, 1));
+  if (has_experts) {
+    at.router = allocator.matrix("router", uncut(spec.experts->count, h));
+    if (spec.experts->router_bias)
+      at.router_bias = allocator.bias("router bias", uncut(spec.experts->count, 1));
+  }
+  place_mlp(allocator, t, h, has_experts ? spec.experts->shared_width : spec.ffn_hidden_size, at);
   return at;
 }
 
@@ -86,14 +136,39 @@ void place_parameters(TransformerLayout& layout, const TransformerSpec& spec,
   const std::int64_t h = spec.hidden_size;
   const TensorRank& t = part.tensor;
   ParameterAllocator allocator(layout.parameters);
+  const ExpertPlaces experts(spec, part.expert);
+  std::vector<WeightMatrix>& matrices = layout.sizes.matrices;
+  std::vector<int> with_experts;
+  for (int i = part.first_layer; i < part.first_layer + part.layers; ++i)
+    if (spec.has_experts(i)) with_experts.push_back(i);
+  if (part.expert.apart) experts.place(with_experts, allocator, matrices);
+  layout.sizes.expert_parameters = allocator.count();
   if (part.first) {
     allocator.begin("embedding", 0);
     layout.token_table = allocator.matrix("tokens", cut_rows(t, spec.vocab_size, h));
     layout.position_table = allocator.matrix("positions", uncut(spec.seq_length, h));
   }
+  std::int64_t before = 0;  // layers with experts
   for (int i = part.first_layer; i < part.first_layer + part.layers; ++i) {
     allocator.begin("layer " + std::to_string(i), 1 + static_cast<std::uint64_t>(i));
-    layout.layer_parameters.push_back(place_layer(allocator, t, h, spec.ffn_hidden_size));
+    LayerParameters p = place_layer(allocator, t, spec, spec.has_experts(i));
+    for (std::int64_t third = 0; third < 3; ++third)
+      matrices.push_back({p.qkv + third * h * h, h, h});
+    matrices.push_back({p.projection, h, h});
+    if (p.has_experts()) matrices.push_back({p.router, spec.experts->count, h});
+    if (p.width > 0) {
+      matrices.push_back({p.up, p.width, h});
+      matrices.push_back({p.down, h, p.width});
+    }
+    if (p.has_experts() && part.expert.apart) {
+      p.experts = before++ * experts.each();
+      p.next_expert = std::ssize(with_experts) * experts.each();
+    } else if (p.has_experts()) {
+      p.experts = allocator.count();
+      p.next_expert = experts.each();
+      experts.place({i}, allocator, matrices);
+    }
+    layout.layer_parameters.push_back(p);
   }
   if (part.last) {
     allocator.begin("head", kHeadUnit);
@@ -102,14 +177,6 @@ void place_parameters(TransformerLayout& layout, const TransformerSpec& spec,
     layout.head = allocator.matrix("matrix", cut_rows(t, spec.vocab_size, h));
   }
   layout.sizes.parameters = allocator.count();
-  for (const LayerParameters& p : layout.layer_parameters) {
-    const std::int64_t f = spec.ffn_hidden_size;
-    for (std::int64_t part = 0; part < 3; ++part)
-      layout.sizes.matrices.push_back({p.qkv + part * h * h, h, h});
-    layout.sizes.matrices.push_back({p.projection, h, h});
-    layout.sizes.matrices.push_back({p.up, f, h});
-    layout.sizes.matrices.push_back({p.down, h, f});
-  }
 }
 
 /// Places buffers of a microbatch one after the other in each area.
@@ -129,6 +196,12 @@ class SlotAllocator {
     workspace_peak_ = std::max(workspace_peak_, used(Area::workspace));
     return slot;
   }
+  /// Working elements, cols for each row that this rank has.
+  Slot own_matrix(Area area, std::int64_t cols) {
+    return bytes(area, own_rows_ * cols * element_bytes_);
+  }
+  /// int32 or fp32, so many for each row that this rank has.
+  Slot own_columns(Area area, std::int64_t cols) { return bytes(area, own_rows_ * cols * 4); }
   /// rows x cols working elements.
   Slot matrix(Area area, std::int64_t cols) { return bytes(area, rows_ * cols * element_bytes_); }
   /// Returns a slot as wide as the model, for this rank's rows.
@@ -176,7 +249,6 @@ class MicrobatchAllocator {
         group_(static_cast<std::size_t>(recompute.group(part.layers))),
         slots_(spec, part.tensor, microbatch_size, element_bytes),
         hidden_(part.tensor.part(spec.hidden_size)),
-        ffn_(part.tensor.part(spec.ffn_hidden_size)),
         vocab_(part.tensor.part(spec.vocab_size)),
         message_bytes_(microbatch_size * spec.seq_length * spec.hidden_size * element_bytes /
                        (part.tensor.sequence ? part.tensor.degree : 1)),
@@ -233,15 +305,35 @@ class MicrobatchAllocator {
     layout_.logits = slots_.matrix(Area::saved_for_weight, vocab_);
   }
 
-  LayerSlots layer(const Slot& x, Area for_weight, Area qkv, Area attention) {
+  /// `saved`: of queries, keys, values and what experts made; of the probabilities of attention.
+  LayerSlots layer(std::size_t i, const Slot& x, Area for_weight, Area saved, Area attention) {
+    const LayerParameters& p = layout_.layer_parameters[i];
     LayerSlots l;
     l.ln1 = slots_.norm(x, for_weight);
-    l.qkv = slots_.matrix(qkv, 3 * hidden_);
+    l.qkv = slots_.matrix(saved, 3 * hidden_);
     l.attention = slots_.bytes(attention, attention_bytes_);
     l.context = slots_.matrix(for_weight, hidden_);
     l.ln2 = slots_.norm(slots_.hidden(for_weight), for_weight);
-    l.z = slots_.matrix(for_weight, ffn_);
+    l.z = slots_.matrix(for_weight, p.width);
+    if (p.has_experts()) l.router = router(saved);
     return l;
+  }
+
+  RouterSlots router(Area saved) {
+    const Experts& experts = *spec_.experts;
+    RouterSlots r;
+    r.probabilities = slots_.own_matrix(saved, experts.count);
+    r.chosen = slots_.own_columns(saved, experts.top_k);
+    r.places = slots_.own_columns(saved, experts.top_k);
+    r.back = slots_.own_matrix(saved, experts.top_k * spec_.hidden_size);
+    return r;
+  }
+  /// What a layer with experts takes of the workspace while it sends tokens.
+  void place_sent(RouterSlots& r) {
+    const Experts& experts = *spec_.experts;
+    r.copies = slots_.own_matrix(Area::workspace, experts.top_k * spec_.hidden_size);
+    for (Slot* counts : {&r.counts, &r.counts_here})
+      *counts = slots_.bytes(Area::workspace, std::int64_t{experts.count} * 4);
   }
 
   void place_forward() {
@@ -249,7 +341,8 @@ class MicrobatchAllocator {
     for (std::size_t i = 0; i < layers_; ++i) {
       begin_forward_layer();
       layout_.in_forward.push_back(forward_layer(i));
-      layout_.in_forward[i].activated = activated();
+      layout_.in_forward[i].activated = activated(i);
+      if (layout_.layer_parameters[i].has_experts()) place_sent(layout_.in_forward[i].router);
     }
     slots_.reuse_workspace();
     if (part_.last) {
@@ -266,11 +359,13 @@ class MicrobatchAllocator {
   LayerSlots forward_layer(std::size_t i) {
     constexpr Area scratch = Area::workspace;
     const Slot& x = layout_.x[i];
-    if (i < recomputed_) return layer(x, scratch, scratch, scratch);
-    return layer(x, Area::saved_for_weight, Area::saved, selective_ ? scratch : Area::saved);
+    if (i < recomputed_) return layer(i, x, scratch, scratch, scratch);
+    return layer(i, x, Area::saved_for_weight, Area::saved, selective_ ? scratch : Area::saved);
   }
 
-  Slot activated() { return slots_.matrix(Area::workspace, ffn_); }
+  Slot activated(std::size_t i) {
+    return slots_.matrix(Area::workspace, layout_.layer_parameters[i].width);
+  }
 
   void place_backward_input() {
     for (std::size_t i = 0; i < layers_; ++i) {
@@ -285,24 +380,40 @@ class MicrobatchAllocator {
     slots_.reuse_workspace();
     layout_.dattention = slots_.bytes(Area::workspace, attention_bytes_);
     layout_.dcontext = slots_.matrix(Area::workspace, hidden_);
-    if (group_ > 1) layout_.activated_again = activated();
+    if (group_ > 1) {
+      const auto width = [](const LayerParameters& p) { return p.width; };
+      layout_.activated_again = slots_.matrix(
+          Area::workspace, width(*std::ranges::max_element(layout_.layer_parameters, {}, width)));
+    }
+    if (spec_.experts) place_sent(sent_again_);
   }
 
   LayerSlots backward_layer(std::size_t i) {
     if (i < recomputed_) {
       const Slot x = within_group(i) ? slots_.hidden(Area::kept) : layout_.x[i];
-      return layer(x, Area::kept, Area::workspace, Area::workspace);
+      LayerSlots l = layer(i, x, Area::kept, Area::workspace, Area::workspace);
+      use_sent_again(l.router);
+      return l;
     }
     LayerSlots l = layout_.in_forward[i];
+    use_sent_again(l.router);
     if (selective_) l.attention = slots_.bytes(Area::workspace, attention_bytes_);
     return l;
+  }
+
+  void use_sent_again(RouterSlots& r) const {
+    r.copies = sent_again_.copies;
+    r.counts = sent_again_.counts;
+    r.counts_here = sent_again_.counts_here;
   }
 
   LayerGradientSlots layer_gradients(std::size_t i) {
     LayerGradientSlots g;
     g.output = layout_.dx[i + 1];
     g.input = layout_.dx[i];
-    g.z = slots_.matrix(Area::kept, ffn_);
+    g.z = slots_.matrix(Area::kept, layout_.layer_parameters[i].width);
+    if (layout_.layer_parameters[i].has_experts())
+      g.scores = slots_.own_matrix(Area::kept, spec_.experts->count);
     g.y2 = slots_.hidden(Area::kept);
     g.x2 = slots_.hidden(Area::kept);
     g.qkv = slots_.matrix(Area::kept, 3 * hidden_);
@@ -314,9 +425,9 @@ class MicrobatchAllocator {
   }
 
   void place_backward_weight() {
-    for (LayerSlots& layer : layout_.in_backward) {
+    for (std::size_t i = 0; i < layers_; ++i) {
       slots_.reuse_workspace();
-      layer.activated = activated();
+      layout_.in_backward[i].activated = activated(i);
     }
     slots_.reuse_workspace();
     if (part_.first) layout_.tokens = slots_.column(Area::workspace);
@@ -329,8 +440,9 @@ class MicrobatchAllocator {
   bool selective_;  // and it leaves out something
   std::size_t layers_, recomputed_, group_;
   std::array<Slot, 2> passed_on_{};
+  RouterSlots sent_again_;  // of the workspace of I
   SlotAllocator slots_;
-  std::int64_t hidden_, ffn_, vocab_;  // this rank's
+  std::int64_t hidden_, vocab_;  // this rank's
   std::int64_t message_bytes_;
   std::int64_t attention_bytes_;
 };

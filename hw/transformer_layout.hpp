@@ -9,6 +9,10 @@
 //                ln2 gamma h, beta h; up f x h, bias f; down h x f, bias h
 //   last stage   final gamma h, beta h; head V x h (its own matrix even in a model that ties it to
 //                the token table: tied weights would need an all-reduce between the two stages)
+// A layer with E experts has a router E x h (and its bias E) before up and down, which are then
+// those of the experts that all tokens use, or nothing; behind them each expert's up, bias, down,
+// bias. Where ranks share experts otherwise than all else, experts come first of all: expert by
+// expert, of each those of all layers, so that a rank's part of them is one piece.
 // With N = b s rows, e bytes an element, every buffer rounded up to 256 bytes; per layer:
 //   saved             e (3 N h + b a s^2): q, k, v and probabilities; with flash attention
 //                     e 3 N h + 4 N a: of the probabilities only the log of each row's sum
@@ -19,6 +23,11 @@
 // Each of t tensor ranks has the t-th part of 3 h, a, f and V, and of what projection and down
 // read. With sequence parallelism N h is of N/t rows, `kept` has the gathered gradients of
 // both outputs as well, and every workspace begins with N h for what is gathered or not summed yet.
+// With experts, of which a token uses k: f is the width of those that all tokens use (or 0), and
+//   saved             e (N E + N k h) + 8 N k: probabilities, what experts made, who was chosen
+//   kept              e N E: the gradients of the router's scores
+// The rows that come to a rank's experts are not here: who gets how many is known when an op runs
+// (hw/token_routes.hpp).
 // Recompute::selective leaves out the probabilities (of flash attention, nothing); a layer that is
 // recomputed in full all but x, and moves what W needs to `kept`, where I puts it; so goes the x of
 // those behind the first of a group, which F passes on in two buffers of the workspace. The last
@@ -48,6 +57,16 @@ struct TensorRank {
   std::int64_t part(std::int64_t all) const { return begin(all, 1) - begin(all); }
 };
 
+/// Which of a layer's experts a rank has: the part-th of `degree` equal parts; all of them where
+/// part equals degree (the sequential run).
+struct ExpertRank {
+  int degree = 1, part = 0;
+  bool apart = false;  ///< ranks share experts otherwise than all else
+
+  int parts() const { return part == degree ? 1 : degree; }
+  int first_of(int experts) const { return part == degree ? 0 : experts / degree * part; }
+};
+
 /// The consecutive layers of a model that are one stage.
 struct TransformerPart {
   int first_layer = 0;
@@ -56,6 +75,7 @@ struct TransformerPart {
   bool last = false;   ///< with the final norm, the LM head and the loss
   TensorRank tensor = {};
   std::int64_t first_sequence = 0;  ///< of a microbatch that replicas divide
+  ExpertRank expert = {};
 };
 
 /// Which part of a matrix a rank has: of each of `blocks` blocks of rows the same part.
@@ -103,6 +123,14 @@ struct Slot {
 struct NormSlots {
   Slot x, mean, rstd, y;
 };
+/// How a layer with experts routes its tokens. Counts are int32, one for each expert: of this
+/// rank's copies, and of those that come from each rank.
+struct RouterSlots {
+  Slot probabilities, chosen, places;
+  Slot back;    ///< what experts made of the copies, sorted by expert
+  Slot copies;  ///< in the workspace of F and of I
+  Slot counts, counts_here;
+};
 /// x2 = x + projection(context), context = attention(qkv(ln1(x))); then x2 + down(gelu(z)),
 /// z = up(ln2(x2)).
 struct LayerSlots {
@@ -110,15 +138,22 @@ struct LayerSlots {
   Slot qkv, context, z;
   Slot attention;  ///< probabilities, or flash attention's log-sums
   Slot activated;  ///< gelu(z), in the workspace of F and of W
+  RouterSlots router;
 };
 struct LayerGradientSlots {
   Slot output, z, y2, x2, qkv, y1, input;
+  Slot scores;                  ///< of the router
   Slot whole_output, whole_x2;  ///< of all rows, where ranks divide them; else output and x2
 };
 /// Elements before each parameter.
 struct LayerParameters {
   std::int64_t gamma1, beta1, qkv, qkv_bias, projection, projection_bias;
   std::int64_t gamma2, beta2, up, up_bias, down, down_bias;
+  std::int64_t width;  ///< of up and down on this rank; 0: there are none
+  std::int64_t router = -1, router_bias = -1;
+  std::int64_t experts = 0, next_expert = 0;  ///< before the first one here, from one to the next
+
+  bool has_experts() const { return router >= 0; }
 };
 
 struct TransformerLayout {

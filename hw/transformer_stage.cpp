@@ -2,6 +2,7 @@
 #include "hw/transformer_stage.hpp"
 
 #include "base/error.hpp"
+#include "hw/expert_layer.hpp"
 #include "hw/row_kernels.hpp"
 #include "hw/training_data.hpp"
 
@@ -15,31 +16,25 @@
 namespace penstock {
 namespace {
 
-/// y = x W^T + bias of W: out x in.
-struct Linear {
-  std::int64_t out, in;
-  std::int64_t weight, bias;  ///< elements before them; the head has no bias
-};
-
 /// What one op works with.
 class Pass {
  public:
-  Pass(Math& math, const StageBuffers& b, const TransformerSpec& spec, const TensorRank& tensor,
+  Pass(Math& math, const StageBuffers& b, const TransformerSpec& spec, const TransformerPart& part,
        std::int64_t sequences, const TransformerLayout& layout)
       : math_(math),
         b_(b),
         weights_(b.weights),
         gradients_(b.gradients),
         spec_(spec),
-        tensor_(tensor),
+        part_(part),
+        tensor_(part.tensor),
         layout_(layout),
         sequences_(sequences),
         rows_(sequences * spec.seq_length),
-        own_rows_(tensor.sequence ? tensor.part(rows_) : rows_),
+        own_rows_(tensor_.sequence ? tensor_.part(rows_) : rows_),
         h_(spec.hidden_size),
-        own_h_(tensor.part(spec.hidden_size)),
-        ffn_(tensor.part(spec.ffn_hidden_size)),
-        heads_(tensor.part(spec.num_attention_heads)),
+        own_h_(tensor_.part(spec.hidden_size)),
+        heads_(tensor_.part(spec.num_attention_heads)),
         e_(math.element_bytes()) {}
 
   /// Comes to one of the stage's pieces (TransformerStage::pieces) with its weights, or to add to
@@ -63,13 +58,20 @@ class Pass {
                              gradient(layout_.token_table), gradient(layout_.position_table));
   }
 
-  void layer_forward(std::size_t i, const LayerSlots& l, const Slot& output) {
+  /// `held`: a backward reads what this makes.
+  void layer_forward(std::size_t i, const LayerSlots& l, const Slot& output, bool held) {
     layer_to_norm(i, l);
-    const Linear& w = up(layout_.layer_parameters[i]);
-    math_.gemm_with(forward_product(w), at(gathered("mlp", l.ln2.y, layout_.whole)),
-                    weight(w.weight), at(l.activated),
-                    {Epilogue::Kind::bias_gelu, weight(w.bias), at(l.z)});
-    summed_linear("mlp", down(layout_.layer_parameters[i]), l.activated, output, l.ln2.x);
+    const LayerParameters& p = layout_.layer_parameters[i];
+    if (p.has_experts()) experts(i, l).forward(weights_, at(l.ln2.y), held);
+    if (p.width > 0) mlp_forward(p, l, output);
+    if (p.has_experts()) experts(i, l).add_output(at(p.width > 0 ? output : l.ln2.x), at(output));
+  }
+
+  void mlp_forward(const LayerParameters& p, const LayerSlots& l, const Slot& output) {
+    const Linear w = up(p);
+    math_.gemm_with(w.forward(rows_), at(gathered("mlp", l.ln2.y, layout_.whole)), weight(w.weight),
+                    at(l.activated), {Epilogue::Kind::bias_gelu, weight(w.bias), at(l.z)});
+    summed_linear("mlp", down(p), l.activated, output, l.ln2.x);
   }
 
   /// All layers that are made again for the backward of the last one.
@@ -78,16 +80,18 @@ class Pass {
       use_weights(piece_of(i));
       LayerSlots l = layout_.in_backward[i];
       l.activated = layout_.activated_again;
-      layer_forward(i, l, layout_.in_backward[i + 1].ln1.x);
+      layer_forward(i, l, layout_.in_backward[i + 1].ln1.x, true);
     }
     use_weights(piece_of(end - 1));
     layer_to_z(end - 1, layout_.in_backward[end - 1]);
   }
 
-  /// As far as z, which is all that a backward needs.
+  /// As far as z and what experts made, which is all that a backward needs.
   void layer_to_z(std::size_t i, const LayerSlots& l) {
     layer_to_norm(i, l);
-    linear(up(layout_.layer_parameters[i]), gathered("mlp", l.ln2.y, layout_.whole), l.z);
+    const LayerParameters& p = layout_.layer_parameters[i];
+    if (p.has_experts()) experts(i, l).forward(weights_, at(l.ln2.y), true);
+    if (p.width > 0) linear(up(p), gathered("mlp", l.ln2.y, layout_.whole), l.z);
   }
 
   void layer_to_norm(std::size_t i, const LayerSlots& l) {
@@ -113,9 +117,13 @@ class Pass {
   void layer_backward_input(std::size_t i, const LayerSlots& l) {
     const LayerParameters& p = layout_.layer_parameters[i];
     const LayerGradientSlots& g = layout_.gradients[i];
-    math_.gemm_with(input_product(down(p)), at(gathered("mlp", g.output, g.whole_output)),
-                    weight(p.down), at(g.z), {Epilogue::Kind::gelu_backward, {}, at(l.z)});
-    summed_backward_input("mlp", up(p), g.z, g.y2);
+    if (p.width > 0) {
+      math_.gemm_with(down(p).backward_input(rows_), at(gathered("mlp", g.output, g.whole_output)),
+                      weight(p.down), at(g.z), {Epilogue::Kind::gelu_backward, {}, at(l.z)});
+      summed_backward_input("mlp", up(p), g.z, g.y2);
+    }
+    if (p.has_experts())
+      experts(i, l).backward_input(weights_, at(g.output), at(g.scores), at(g.y2), p.width == 0);
     norm_backward(l.ln2, p.gamma2, g.y2, g.output, g.x2);
     linear_backward_input(projection(p), gathered("attention", g.x2, g.whole_x2), layout_.dcontext);
     attention_backward(l, g.qkv);
@@ -126,9 +134,15 @@ class Pass {
   void layer_backward_weight(std::size_t i, const LayerSlots& l) {
     const LayerParameters& p = layout_.layer_parameters[i];
     const LayerGradientSlots& g = layout_.gradients[i];
-    math_.gelu(rows_ * ffn_, at(l.z), at(l.activated));
-    linear_backward_weight(down(p), g.whole_output, l.activated);
-    linear_backward_weight(up(p), g.z, gathered("mlp", l.ln2.y, layout_.whole));
+    if (p.width > 0) {
+      math_.gelu(rows_ * p.width, at(l.z), at(l.activated));
+      linear_backward_weight(down(p), g.whole_output, l.activated);
+      linear_backward_weight(up(p), g.z, gathered("mlp", l.ln2.y, layout_.whole));
+    }
+    if (p.has_experts())
+      experts(i, l).backward_weight(gradients_,
+                                    b_.expert_gradients ? b_.expert_gradients : gradients_,
+                                    at(l.ln2.y), at(g.scores));
     norm_backward_weight(l.ln2, g.y2, p.gamma2, p.beta2);
     linear_backward_weight(projection(p), g.whole_x2, l.context);
     linear_backward_weight(qkv(p), g.qkv, gathered("attention", l.ln1.y, layout_.whole));
@@ -138,7 +152,7 @@ class Pass {
   void head(const TokenSource& source) {
     const std::int64_t v = tensor_.part(spec_.vocab_size);
     norm(layout_.final_norm, layout_.final_gamma, layout_.final_beta);
-    math_.gemm(forward_product(head_matrix()),
+    math_.gemm(head_matrix().forward(rows_),
                at(gathered("head", layout_.final_norm.y, layout_.whole)), weight(layout_.head),
                at(layout_.logits));
     math_.generate_tokens(source, {}, at(layout_.targets));
@@ -174,7 +188,7 @@ class Pass {
   }
 
   void head_backward_weight() {
-    math_.gemm(weight_product(head_matrix()), at(layout_.logits),
+    math_.gemm(head_matrix().backward_weight(rows_), at(layout_.logits),
                at(gathered("head", layout_.final_norm.y, layout_.whole)), gradient(layout_.head));
     norm_backward_weight(layout_.final_norm, layout_.final_dy, layout_.final_gamma,
                          layout_.final_beta);
@@ -189,13 +203,17 @@ class Pass {
   Tensor weight(std::int64_t offset) const { return weights_.at(offset * e_); }
   Tensor gradient(std::int64_t offset) const { return gradients_.at(offset * 4); }
 
+  ExpertLayer experts(std::size_t i, const LayerSlots& l) const {
+    return {math_, b_, spec_, part_.expert, own_rows_, i, layout_.layer_parameters[i], l.router};
+  }
+
   // This rank's parts of the matrices.
   Linear qkv(const LayerParameters& p) const { return {3 * own_h_, h_, p.qkv, p.qkv_bias}; }
   Linear projection(const LayerParameters& p) const {
     return {h_, own_h_, p.projection, p.projection_bias};
   }
-  Linear up(const LayerParameters& p) const { return {ffn_, h_, p.up, p.up_bias}; }
-  Linear down(const LayerParameters& p) const { return {h_, ffn_, p.down, p.down_bias}; }
+  Linear up(const LayerParameters& p) const { return {p.width, h_, p.up, p.up_bias}; }
+  Linear down(const LayerParameters& p) const { return {h_, p.width, p.down, p.down_bias}; }
   Linear head_matrix() const { return {tensor_.part(spec_.vocab_size), h_, layout_.head, -1}; }
 
   /// This rank's part of all rows.
@@ -220,7 +238,7 @@ class Pass {
   void summed_linear(std::string_view name, const Linear& l, const Slot& x, const Slot& y,
                      const Slot& residual) {
     if (tensor_.degree == 1) return linear(l, x, y, residual);
-    math_.gemm(forward_product(l), at(x), weight(l.weight), at(unsummed(y)));
+    math_.gemm(l.forward(rows_), at(x), weight(l.weight), at(unsummed(y)));
     sum_over_ranks(name, y);
     math_.add_bias(own_rows_, h_, weight(l.bias), at(residual), at(y));
   }
@@ -245,44 +263,19 @@ class Pass {
                                      gradient(gamma), gradient(beta));
   }
 
-  /// y = x W^T.
-  Gemm forward_product(const Linear& l) const {
-    Gemm g;
-    g.m = rows_, g.n = l.out, g.k = l.in;
-    g.transpose_b = true;
-    g.lda = l.in, g.ldb = l.in, g.ldc = l.out;
-    return g;
-  }
-  /// dx = dy W.
-  Gemm input_product(const Linear& l) const {
-    Gemm g;
-    g.m = rows_, g.n = l.in, g.k = l.out;
-    g.lda = l.out, g.ldb = l.in, g.ldc = l.in;
-    return g;
-  }
-  /// dW += dy^T x.
-  Gemm weight_product(const Linear& l) const {
-    Gemm g;
-    g.m = l.out, g.n = l.in, g.k = rows_;
-    g.transpose_a = true;
-    g.lda = l.out, g.ldb = l.in, g.ldc = l.in;
-    g.beta = 1;
-    g.fp32_output = true;
-    return g;
-  }
   /// y = x W^T + bias, + `residual` if given.
   void linear(const Linear& l, const Slot& x, const Slot& y, Tensor residual = {}) {
-    math_.gemm_with(forward_product(l), at(x), weight(l.weight), at(y),
+    math_.gemm_with(l.forward(rows_), at(x), weight(l.weight), at(y),
                     {Epilogue::Kind::bias, weight(l.bias), {}, residual});
   }
   void linear(const Linear& l, const Slot& x, const Slot& y, const Slot& residual) {
     linear(l, x, y, at(residual));
   }
   void linear_backward_input(const Linear& l, const Slot& dy, const Slot& dx) {
-    math_.gemm(input_product(l), at(dy), weight(l.weight), at(dx));
+    math_.gemm(l.backward_input(rows_), at(dy), weight(l.weight), at(dx));
   }
   void linear_backward_weight(const Linear& l, const Slot& dy, const Slot& x) {
-    math_.gemm_with(weight_product(l), at(dy), at(x), gradient(l.weight),
+    math_.gemm_with(l.backward_weight(rows_), at(dy), at(x), gradient(l.weight),
                     {Epilogue::Kind::bias_gradient, gradient(l.bias)});
   }
 
@@ -363,9 +356,10 @@ class Pass {
   const StageBuffers& b_;
   Tensor weights_, gradients_;
   const TransformerSpec& spec_;
+  const TransformerPart& part_;
   const TensorRank& tensor_;
   const TransformerLayout& layout_;
-  std::int64_t sequences_, rows_, own_rows_, h_, own_h_, ffn_, heads_;
+  std::int64_t sequences_, rows_, own_rows_, h_, own_h_, heads_;
   int e_;
 };
 
@@ -404,8 +398,12 @@ std::string why_not_executable(const TransformerSpec& spec) {
     return "the llama family cannot be executed (rotary positions, RMS norm, gated MLP): "
            "use a gpt or bert model";
   }
-  if (spec.experts || spec.latent || spec.mtp_layers > 0) {
-    return "experts, latent attention and layers that predict further tokens cannot be executed";
+  if (spec.latent || spec.mtp_layers > 0) {
+    return "latent attention and layers that predict further tokens cannot be executed";
+  }
+  if (spec.experts && (spec.experts->shared_gate || spec.experts->groups > 1)) {
+    return "experts are executed with a router over all of them and without a gate: leave out "
+           "shared_expert_gate and expert_groups";
   }
   LayerForm form = spec.form();
   form.dropout = true;  // which is not executed anyway
@@ -430,13 +428,15 @@ std::string why_not_executable(const TransformerSpec& spec) {
 TransformerStage::TransformerStage(const TransformerSpec& spec, const TransformerPart& part,
                                    std::int64_t microbatch_size, const Recomputation& recompute,
                                    int element_bytes, const TrainingSpec& training,
-                                   std::shared_ptr<const std::string> text)
+                                   std::shared_ptr<const std::string> text,
+                                   std::vector<double> router_start)
     : spec_(spec),
       part_(part),
       microbatch_size_(microbatch_size),
       recompute_(recompute),
       training_(training),
       text_(std::move(text)),
+      router_start_(std::move(router_start)),
       layout_(spec, part, microbatch_size, recompute, element_bytes) {
   invariant(why_not_executable(spec).empty(), "the transformer can be executed");
   invariant(part.layers > 0 || part.first || part.last, "a stage has something to do");
@@ -460,6 +460,9 @@ void TransformerStage::initialize(std::span<float> weights) const {
       std::ranges::fill(piece, p.start == Parameter::Start::one ? 1.0F : 0.0F);
     }
   }
+  for (const LayerParameters& p : layout_.layer_parameters)
+    for (std::size_t e = 0; p.router_bias >= 0 && e < router_start_.size(); ++e)
+      weights[static_cast<std::size_t>(p.router_bias) + e] = static_cast<float>(router_start_[e]);
 }
 
 TokenSource TransformerStage::tokens(std::uint32_t microbatch) const {
@@ -477,14 +480,15 @@ std::size_t TransformerStage::piece_of(int layer) const {
 }
 
 void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t microbatch) const {
-  Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
+  Pass pass(math, b, spec_, part_, microbatch_size_, layout_);
   if (part_.first) {
     pass.use_weights(piece_of(-1));
     pass.embed(tokens(microbatch));
   }
   for (std::size_t i = 0; i < layout_.in_forward.size(); ++i) {
     pass.use_weights(piece_of(static_cast<int>(i)));
-    pass.layer_forward(i, layout_.in_forward[i], layout_.x[i + 1]);
+    const bool recomputed = static_cast<int>(i) < recompute_.recomputed(part_.layers);
+    pass.layer_forward(i, layout_.in_forward[i], layout_.x[i + 1], !recomputed);
   }
   if (!part_.last) return;
   pass.use_weights(0);
@@ -492,7 +496,7 @@ void TransformerStage::forward(Math& math, const StageBuffers& b, std::uint32_t 
 }
 
 void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::uint32_t) const {
-  Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
+  Pass pass(math, b, spec_, part_, microbatch_size_, layout_);
   if (part_.last) {
     pass.use_weights(0);
     pass.head_backward_input();
@@ -515,7 +519,7 @@ void TransformerStage::backward_input(Math& math, const StageBuffers& b, std::ui
 
 void TransformerStage::backward_weight(Math& math, const StageBuffers& b,
                                        std::uint32_t microbatch) const {
-  Pass pass(math, b, spec_, part_.tensor, microbatch_size_, layout_);
+  Pass pass(math, b, spec_, part_, microbatch_size_, layout_);
   std::size_t piece = 0;
   const auto done = [&] {
     if (b.piece_done) b.piece_done(piece);
@@ -536,6 +540,7 @@ void TransformerStage::backward_weight(Math& math, const StageBuffers& b,
     pass.embed_backward(tokens(microbatch));
     done();
   }
+  if (layout_.sizes.expert_parameters > 0) done();
 }
 
 std::vector<GradientPiece> TransformerStage::partial_pieces() const {
@@ -558,7 +563,8 @@ std::vector<GradientPiece> TransformerStage::pieces() const {
   if (part_.last) down_to(layout_.final_gamma);
   for (std::size_t i = layout_.layer_parameters.size(); i-- > 0;)
     down_to(layout_.layer_parameters[i].gamma1);
-  if (part_.first) down_to(0);
+  if (part_.first) down_to(layout_.sizes.expert_parameters);
+  if (end > 0) down_to(0);  // experts, whichever layer's
   return pieces;
 }
 

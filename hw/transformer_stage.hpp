@@ -10,6 +10,7 @@
 // up, qkv and the head make is summed over the ranks; with sequence parallelism it stays divided by
 // rows, and what they read is gathered (Shoeybi et al., 2019; Korthikanti et al., MLSys'23).
 // With Recompute::full, I repeats F layer by layer; results are the same bits in every mode.
+// Layers may have experts in the place of the MLP (hw/expert_layer.hpp), beside one that all use.
 // Initial weights are normal(0, 0.02), biases 0, gammas 1 (Radford et al., 2019).
 // Sources: as above; Narayanan et al., SC'21 (layer); Qi et al., ICLR'24 (the split I/W).
 #pragma once
@@ -26,13 +27,15 @@ std::string why_not_executable(const TransformerSpec& spec);
 
 class TransformerStage : public Stage {
  public:
-  /// `spec` is executable. `element_bytes` is Math's. `text`: of a plan that has one.
+  /// `spec` is executable. `element_bytes` is Math's. `text` and `router_start`: of a plan that has
+  /// them.
   TransformerStage(const TransformerSpec& spec, const TransformerPart& part,
                    std::int64_t microbatch_size, const Recomputation& recompute, int element_bytes,
-                   const TrainingSpec& training, std::shared_ptr<const std::string> text = {});
+                   const TrainingSpec& training, std::shared_ptr<const std::string> text = {},
+                   std::vector<double> router_start = {});
 
   const StageSizes& sizes() const override { return layout_.sizes; }
-  /// The final norm and the head, each layer from the last on, the embedding.
+  /// The final norm and the head, each layer from the last on, the embedding, experts apart.
   std::vector<GradientPiece> pieces() const override;
   /// The norms' of ranks that divide the rows.
   std::vector<GradientPiece> partial_pieces() const override;
@@ -53,6 +56,7 @@ class TransformerStage : public Stage {
   Recomputation recompute_;
   TrainingSpec training_;
   std::shared_ptr<const std::string> text_;
+  std::vector<double> router_start_;
   TransformerLayout layout_;
 };
 

@@ -27,6 +27,18 @@ void require_executable(const Scenario& scenario, bool perturbed, bool real) {
         "the executor multiplies in 16 or 32 bits; use --set model.precision=mixed-bf16, "
         "or --compute stand-in");
   }
+  const Mesh& mesh = scenario.mesh;
+  if (real && mesh.expert_tensor > 1) {
+    throw InputError(scenario.origin,
+                     "the executor gives each expert to one GPU; use --set "
+                     "pipeline.expert_tensor=1, or --compute stand-in");
+  }
+  if (real && mesh.expert > 1 && (mesh.routing.once_per_node || mesh.routing.narrow)) {
+    throw InputError(scenario.origin,
+                     "the executor sends a copy of a token to each of its experts, as wide as they "
+                     "are; use --set pipeline.expert_exchange=all-to-all and --set "
+                     "pipeline.narrow_dispatch=false, or --compute stand-in");
+  }
   if (scenario.tensor_overlap) {
     throw InputError(scenario.origin,
                      "the executor exchanges between products, not beside them; use --set "

@@ -58,7 +58,8 @@ void require_memory(const Simulation& s, const RunPlan& plan) {
 /// Chooses what computes beside a virtual clock, where nobody has said: durations are stated, so a
 /// small stand-in does, but for GPUs that share a stage, of which one would execute nothing.
 ComputeChoice logical_compute(const Scenario& scenario) {
-  const bool shared = scenario.mesh.size(Axis::tensor) > 1 || scenario.mesh.divided;
+  const bool shared =
+      scenario.mesh.size(Axis::tensor) > 1 || scenario.mesh.divided || scenario.mesh.expert > 1;
   const bool real = shared && scenario.mesh.size(Axis::context) == 1 &&
                     !scenario.transfers_divided && scenario.transformer &&
                     scenario.transformer->family != Family::llama;

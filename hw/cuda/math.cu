@@ -290,6 +290,43 @@ class CudaMath : public Math {
       });
     });
   }
+  void choose_largest(const RowCopies& c, Tensor values) override {
+    enqueue_([=, this] {
+      launch_rows<&k::largest_row<BlockTeam, T>>(stream_, c.rows, 1, int64_t{c.kinds}, c.per_row,
+                                                 in(values), ids(c.chosen));
+    });
+  }
+  void sort_copies(const RowCopies& c, Tensor counts) override {
+    enqueue_([=, this] {
+      launch_rows<&k::copies_of_kind<BlockTeam>>(stream_, c.kinds, 1, c.copies(), ids_in(c.chosen),
+                                                 ids(counts));
+      launch_rows<&k::places_of_kind<BlockTeam>>(stream_, c.kinds, 1, c.copies(), ids_in(c.chosen),
+                                                 ids_in(counts), ids(c.places));
+    });
+  }
+  void spread_rows(const RowCopies& c, Tensor x, Tensor probabilities, Tensor copies) override {
+    enqueue_([=, this] {
+      launch_rows<&k::spread_row<BlockTeam, T>>(stream_, c.rows, 1, c.cols, c.per_row, c.kinds,
+                                                ids_in(c.chosen), ids_in(c.places), in(x),
+                                                in(probabilities), out(copies));
+    });
+  }
+  void gather_copies(const RowCopies& c, Tensor copies, Tensor probabilities, Tensor residual,
+                     Tensor y) override {
+    enqueue_([=, this] {
+      launch_rows<&k::gather_row<BlockTeam, T>>(stream_, c.rows, 1, c.cols, c.per_row, c.kinds,
+                                                ids_in(c.chosen), ids_in(c.places), in(copies),
+                                                in(probabilities), in(residual), out(y));
+    });
+  }
+  void gather_copies_backward(const RowCopies& c, Tensor dy, Tensor copies,
+                              Tensor dprobabilities) override {
+    enqueue_([=, this] {
+      launch_rows<&k::gather_backward_row<BlockTeam, T>>(
+          stream_, c.rows, 1, c.cols, c.per_row, c.kinds, ids_in(c.chosen), ids_in(c.places),
+          in(dy), in(copies), out(dprobabilities));
+    });
+  }
   void squared_error(int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) override {
     enqueue_([=, this] {
       launch_block<&k::squared_error_all<BlockTeam, T>>(stream_, n, in(y), in(target), out(dy),

@@ -243,6 +243,49 @@ void HostMath::vocabulary_backward(std::int64_t rows, std::int64_t cols, Tensor 
   });
 }
 
+void HostMath::choose_largest(const RowCopies& c, Tensor values) {
+  enqueue_([=] {
+    for (std::int64_t r = 0; r < c.rows; ++r)
+      kernels::largest_row(kAlone, r, c.kinds, c.per_row, floats(values), ints(c.chosen));
+  });
+}
+
+void HostMath::sort_copies(const RowCopies& c, Tensor counts) {
+  enqueue_([=] {
+    for (std::int64_t k = 0; k < c.kinds; ++k)
+      kernels::copies_of_kind(kAlone, k, c.copies(), ints(c.chosen), ints(counts));
+    for (std::int64_t k = 0; k < c.kinds; ++k)
+      kernels::places_of_kind(kAlone, k, c.copies(), ints(c.chosen), ints(counts), ints(c.places));
+  });
+}
+
+void HostMath::spread_rows(const RowCopies& c, Tensor x, Tensor probabilities, Tensor copies) {
+  enqueue_([=] {
+    for (std::int64_t r = 0; r < c.rows; ++r)
+      kernels::spread_row(kAlone, r, c.cols, c.per_row, c.kinds, ints(c.chosen), ints(c.places),
+                          floats(x), floats(probabilities), floats(copies));
+  });
+}
+
+void HostMath::gather_copies(const RowCopies& c, Tensor copies, Tensor probabilities,
+                             Tensor residual, Tensor y) {
+  enqueue_([=] {
+    for (std::int64_t r = 0; r < c.rows; ++r)
+      kernels::gather_row(kAlone, r, c.cols, c.per_row, c.kinds, ints(c.chosen), ints(c.places),
+                          floats(copies), floats(probabilities), floats(residual), floats(y));
+  });
+}
+
+void HostMath::gather_copies_backward(const RowCopies& c, Tensor dy, Tensor copies,
+                                      Tensor dprobabilities) {
+  enqueue_([=] {
+    for (std::int64_t r = 0; r < c.rows; ++r)
+      kernels::gather_backward_row(kAlone, r, c.cols, c.per_row, c.kinds, ints(c.chosen),
+                                   ints(c.places), floats(dy), floats(copies),
+                                   floats(dprobabilities));
+  });
+}
+
 void HostMath::squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) {
   enqueue_([=] {
     kernels::squared_error_all(kAlone, n, floats(y), floats(target), floats(dy), floats(loss));

@@ -61,6 +61,13 @@ class HostMath : public Math {
                        Tensor loss) override;
   void vocabulary_backward(std::int64_t rows, std::int64_t cols, Tensor targets, Tensor maxima,
                            Tensor sums, Tensor logits) override;
+  void choose_largest(const RowCopies& c, Tensor values) override;
+  void sort_copies(const RowCopies& c, Tensor counts) override;
+  void spread_rows(const RowCopies& c, Tensor x, Tensor probabilities, Tensor copies) override;
+  void gather_copies(const RowCopies& c, Tensor copies, Tensor probabilities, Tensor residual,
+                     Tensor y) override;
+  void gather_copies_backward(const RowCopies& c, Tensor dy, Tensor copies,
+                              Tensor dprobabilities) override;
   void squared_error(std::int64_t n, Tensor y, Tensor target, Tensor dy, Tensor loss) override;
   void clip(std::int64_t n, float limit, Tensor gradient) override;
   void sgd_step(std::int64_t n, const StepTensors& t, const SgdSettings& settings) override;

@@ -108,6 +108,11 @@ class ScriptedMath : public Math {
                        Tensor) override {}
   void vocabulary_loss(std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
   void vocabulary_backward(std::int64_t, std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
+  void choose_largest(const RowCopies&, Tensor) override {}
+  void sort_copies(const RowCopies&, Tensor) override {}
+  void spread_rows(const RowCopies&, Tensor, Tensor, Tensor) override {}
+  void gather_copies(const RowCopies&, Tensor, Tensor, Tensor, Tensor) override {}
+  void gather_copies_backward(const RowCopies&, Tensor, Tensor, Tensor) override {}
   void squared_error(std::int64_t, Tensor, Tensor, Tensor, Tensor) override {}
   void clip(std::int64_t, float, Tensor) override {}
   void sgd_step(std::int64_t n, const StepTensors&, const SgdSettings&) override {

@@ -246,6 +246,31 @@ class VirtualClock(Case):
                     self.assertEqual(executed["events"], exact["events"])
             self.compare("--compute", "stand-in", scenarios=[scenario])
 
+    def test_experts(self):
+        """GPUs with other experts each: replicas, those that split microbatches, tensor ranks."""
+        for schedule, pipeline, more in (
+                ("1f1b", "stages: 2, width: 2, expert: 2", "experts_per_token: 2, router_bias: true"),
+                ("zb-h1", "stages: 2, width: 4, expert: 2", "experts_per_token: 1, first_dense_layers: 1, shared_expert_ffn_hidden_size: 64"),
+                ("interleaved-1f1b", "stages: 2, width: 2, expert: 2, expert_overlap: true", "experts_per_token: 3"),
+                ("1f1b", "stages: 2, width: 2, expert: 2, recompute: full", "experts_per_token: 2"),
+                ("dapple", "stages: 1, width: 2, expert: 2", "experts_per_token: 2"),
+                ("1f1b", "stages: 2, tensor: 2, sequence_parallel: true, expert_tensor: 1, expert: 2",
+                 "experts_per_token: 1, shared_expert_ffn_hidden_size: 64"),
+                ("1f1b", "stages: 1, width: 2, tensor: 2, sequence_parallel: true, expert_tensor: 1, expert: 4", "")):
+            links = "{devices: 8, memory: 16 GiB, link: {latency: 1 us, bandwidth: 10 GB/s}, device: v100-32}"
+            experts = ", ".join(["num_experts: 4", "expert_ffn_hidden_size: 96", more or "experts_per_token: 1"])
+            model = TENSOR.replace("{base: p3.16xlarge, nodes: 1}", links)
+            model = model.replace("num_layers: 4", f"num_layers: 4, {experts}")
+            scenario = self.scenario(f"{model}schedule: {schedule}\npipeline: {{{pipeline}, microbatches: 8, "
+                                     "microbatch_size: 2}\n")
+            exact = self.shown("simulate", scenario, "--engine", "exact")
+            for arguments in ((), ("--processes",), ("--compute", "stand-in")):
+                with self.subTest(schedule, pipeline=pipeline, arguments=arguments):
+                    executed = self.shown("replay", scenario, "--clock", "virtual", *arguments)
+                    self.assertIs(executed["weights_equal"], True)
+                    self.assertEqual(executed["compute"], "stand_in" if "stand-in" in arguments else "transformer")
+                    self.assertEqual(executed["events"], exact["events"])
+
     def test_post_validation(self):
         """Steps wait for a partial norm, which is a message of the run."""
         post = self.scenario(UNEVEN + "schedule: zb-h1\npipeline: {stages: 4, microbatches: 6, "

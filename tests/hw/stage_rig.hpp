@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -74,6 +76,30 @@ inline double dot(const std::vector<float>& a, const std::vector<float>& b) {
                             [](double x, double y) { return x * y; });
 }
 
+/// Rows of experts in memory with guards.
+class RigRoutes : public TokenRoutes {
+ public:
+  RigRoutes() : TokenRoutes(8) {}
+
+ private:
+  void download(void* to, Tensor from, std::int64_t bytes) const override {
+    std::memcpy(to, from.data<char>(), static_cast<std::size_t>(bytes));
+  }
+  Block* take(std::int64_t bytes) override {
+    const auto& memory = taken_.emplace_back(std::make_unique<Memory>(bytes));
+    return const_cast<Block*>(memory->tensor().block);
+  }
+  void give_back(Block* block) override {
+    std::erase_if(taken_, [&](const auto& memory) {
+      if (memory->tensor().block != block) return false;
+      memory->check_guard();
+      return true;
+    });
+  }
+
+  std::vector<std::unique_ptr<Memory>> taken_;
+};
+
 /// One microbatch on one stage.
 class StageRig {
  public:
@@ -95,6 +121,7 @@ class StageRig {
     Memory workspace(stage_.sizes().forward_workspace_bytes);
     input_.set(input);
     StageBuffers b;
+    b.routes = &routes_;
     b.weights = weight_memory.tensor();
     b.input = input_.if_any();
     b.output = output_.if_any();
@@ -115,6 +142,7 @@ class StageRig {
     output_.poison();
     output_gradient_.set(output_gradient);
     StageBuffers b;
+    b.routes = &routes_;
     b.weights = weight_memory.tensor();
     b.input = input_.if_any();
     b.saved = saved_.if_any();
@@ -136,6 +164,7 @@ class StageRig {
     output_gradient_.poison();
     input_gradient_.poison();
     StageBuffers b;
+    b.routes = &routes_;
     b.gradients = gradient_memory.tensor();
     if (stage_.sizes().weight_needs_input) b.input = input_.if_any();
     b.saved_for_weight = saved_for_weight_.if_any();
@@ -166,6 +195,7 @@ class StageRig {
     work();
   }};
   std::uint32_t microbatch_;
+  RigRoutes routes_;
   Memory input_, output_, saved_, saved_for_weight_, output_gradient_, input_gradient_, kept_,
       loss_;
 };

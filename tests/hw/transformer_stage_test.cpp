@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <span>
 
 namespace penstock::transformer_stage_test {
@@ -32,6 +33,18 @@ TransformerSpec flash_model(Family family = Family::gpt) {
   return m;
 }
 
+/// The second layer has experts, of which a token uses some, and perhaps one that all use.
+TransformerSpec expert_model(int per_token, std::int64_t shared, int first_dense = 1) {
+  TransformerSpec m = small_model();
+  m.experts = Experts{.count = 4,
+                      .top_k = per_token,
+                      .width = 7,
+                      .shared_width = shared,
+                      .router_bias = true,
+                      .first_dense = first_dense};
+  return m;
+}
+
 TransformerStage make(const TransformerPart& part, const Recomputation& recompute = Recompute::none,
                       const TransformerSpec& spec = small_model()) {
   return {spec, part, kSequences, recompute, 4, TrainingSpec{.seed = kSeed}};
@@ -43,6 +56,19 @@ std::vector<float> lively_weights(const TransformerStage& stage) {
   for (const Parameter& p : stage.layout().parameters) {
     if (p.start != Parameter::Start::one) continue;
     for (std::int64_t i = 0; i < p.elements; ++i) w[static_cast<std::size_t>(p.offset + i)] += 1;
+  }
+  return w;
+}
+
+/// The same, with a router whose choice no small step changes: experts 0, 1 ... before the others.
+std::vector<float> decided_weights(const TransformerStage& stage) {
+  std::vector<float> w = lively_weights(stage);
+  for (const Parameter& p : stage.layout().parameters) {
+    const bool bias = p.name.ends_with("router bias");
+    if (!bias && !p.name.ends_with("router")) continue;
+    for (std::int64_t i = 0; i < p.elements; ++i) w[static_cast<std::size_t>(p.offset + i)] *= 0.1F;
+    for (std::int64_t i = 0; bias && i < p.elements; ++i)
+      w[static_cast<std::size_t>(p.offset + i)] -= 1.5F * static_cast<float>(i);
   }
   return w;
 }
@@ -75,11 +101,16 @@ StageResult lively_result(const TransformerStage& stage, std::uint32_t microbatc
                    random_values(output_elements(stage), 6), microbatch);
 }
 
-void expect_gradients(const TransformerStage& stage, const std::string& what) {
-  const Objective objective(stage, lively_weights(stage));
+void expect_gradients(const TransformerStage& stage, const std::string& what,
+                      const std::vector<float>& weights) {
+  const Objective objective(stage, weights);
   const StageResult r = objective.result();
   for (const Parameter& p : stage.layout().parameters) {
-    const double error = worst_error(piece(r.gradients, p), [&](const std::vector<float>& step) {
+    const std::vector<float> gradient = piece(r.gradients, p);
+    const bool unused = std::ranges::all_of(gradient, [](float x) { return x == 0; });
+    EXPECT_TRUE(!unused || p.name.find("expert") != std::string::npos) << p.name;
+    if (unused) continue;
+    const double error = worst_error(gradient, [&](const std::vector<float>& step) {
       return objective.along_weights(static_cast<std::size_t>(p.offset), step);
     });
     EXPECT_LT(error, kGradientTolerance) << what << ": " << p.name;
@@ -89,6 +120,10 @@ void expect_gradients(const TransformerStage& stage, const std::string& what) {
     return objective.along_input(step);
   });
   EXPECT_LT(error, kGradientTolerance) << what << ": input";
+}
+
+void expect_gradients(const TransformerStage& stage, const std::string& what) {
+  expect_gradients(stage, what, lively_weights(stage));
 }
 
 TEST(TransformerStage, EveryGradientIsThatOfCentralDifferencesOnEveryKindOfStage) {
@@ -103,6 +138,50 @@ TEST(TransformerStage, GradientsThroughFlashAttentionAreThoseOfCentralDifference
   for (const Family family : {Family::gpt, Family::bert}) {
     for (const Recompute mode : {Recompute::none, Recompute::full})
       expect_gradients(make({0, 1, true, true}, mode, flash_model(family)), "flash");
+  }
+}
+
+TEST(TransformerStage, GradientsOfExpertsAndTheirRouterAreThoseOfCentralDifferences) {
+  for (const int per_token : {1, 2, 4}) {
+    for (const std::int64_t shared : {0, 9}) {
+      for (const int dense : {0, 1}) {
+        const TransformerStage stage =
+            make({0, 2, true, true}, dense == 0 ? Recompute::none : Recompute::full,
+                 expert_model(per_token, shared, dense));
+        expect_gradients(stage, std::to_string(per_token) + " of 4 experts",
+                         per_token == 4 ? lively_weights(stage) : decided_weights(stage));
+      }
+    }
+  }
+}
+
+TEST(TransformerStage, WithExpertsHasTheParametersOfTheModelWhereverTheyLie) {
+  for (const std::int64_t shared : {0, 9}) {
+    TransformerSpec spec = expert_model(2, shared);
+    spec.tie_embeddings = false;
+    TransformerPart part{0, 2, true, true};
+    const TransformerStage inside = make(part, Recompute::none, spec);
+    EXPECT_EQ(inside.sizes().parameters, spec.parameters());
+    part.expert.apart = true;
+    const TransformerStage apart = make(part, Recompute::none, spec);
+    EXPECT_EQ(apart.sizes().parameters, spec.parameters());
+    const auto starts = [](const TransformerStage& stage) {
+      std::map<std::string, std::vector<float>> all;
+      const std::vector<float> weights = initial_weights(stage);
+      for (const Parameter& p : stage.layout().parameters) all[p.name] = piece(weights, p);
+      return all;
+    };
+    const auto all = starts(inside);
+    EXPECT_EQ(starts(apart), all);
+    // Ranks with half of the experts each.
+    for (const int half : {0, 1}) {
+      part.expert = {2, half, true};
+      const TransformerStage own = make(part, Recompute::none, spec);
+      EXPECT_EQ(own.sizes().expert_parameters * 2, apart.sizes().expert_parameters);
+      EXPECT_EQ(own.sizes().parameters - own.sizes().expert_parameters,
+                apart.sizes().parameters - apart.sizes().expert_parameters);
+      for (const auto& [name, values] : starts(own)) EXPECT_EQ(values, all.at(name)) << name;
+    }
   }
 }
 
@@ -167,6 +246,15 @@ TEST(TransformerStage, RecomputationChangesNoBit) {
       EXPECT_EQ(lively_result(make(role.part, mode)), kept) << role.name;
     }
   }
+}
+
+TEST(TransformerStage, RecomputationOfExpertsChangesNoBit) {
+  const TransformerSpec spec = expert_model(2, 9, 0);
+  const StageResult kept = lively_result(make({0, 2, true, true}, Recompute::none, spec));
+  for (const Recomputation& mode :
+       {Recomputation(Recompute::selective), Recomputation(Recompute::full),
+        Recomputation::block(1), Recomputation::uniform(2)})
+    EXPECT_EQ(lively_result(make({0, 2, true, true}, mode, spec)), kept) << to_string(mode);
 }
 
 TEST(TransformerStage, LayersMadeAgainOneByOneOrInGroupsChangeNoBit) {
@@ -527,6 +615,10 @@ TEST(TransformerStage, SaysWhyAModelCannotBeExecuted) {
   EXPECT_NE(why_not_executable(spec).find("flash_attention: false"), std::string::npos);
   spec.flash_attention = false;
   EXPECT_EQ(why_not_executable(spec), "");
+  spec = expert_model(2, 9);
+  EXPECT_EQ(why_not_executable(spec), "");
+  spec.experts->shared_gate = true;
+  EXPECT_NE(why_not_executable(spec).find("shared_expert_gate"), std::string::npos);
 }
 
 }  // namespace

@@ -74,8 +74,7 @@ TEST(MegatronScripts, TheNameSaysWhatIsMissing) {
     return parse_scenario(scenario_of_megatron(script, "jobs/run.sh", ""), "test.yaml").name;
   };
   EXPECT_EQ(name(kJob), "run.sh");
-  EXPECT_EQ(name(kJob + "--num-experts 8 --moe-expert-capacity-factor 1.25"),
-            "run.sh, without --moe-expert-capacity-factor");
+  EXPECT_EQ(name(kJob + "--cpu-offloading"), "run.sh, without --cpu-offloading");
   EXPECT_EQ(name(kScript), "run.sh, without --cp-comm-type");
 }
 
