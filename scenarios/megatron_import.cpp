@@ -745,9 +745,15 @@ class Import : public ImportNotes {
 
   /// None where nothing says how many GPUs there are.
   std::optional<std::int64_t> width_of(std::int64_t model_gpus, std::int64_t least) {
-    const auto nodes = number({"nnodes", "num-nodes", "nodes"}, "cluster.nodes");
-    const auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
-                             "cluster.devices_per_node");
+    auto nodes = number({"nnodes", "num-nodes", "nodes", "num-machines"}, "cluster.nodes");
+    auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
+                       "cluster.devices_per_node");
+    const std::string per_node = word("nproc-per-node", "cluster.devices_per_node");
+    if (!each && (per_node == "gpu" || per_node == "auto")) {
+      has("nproc-per-node", "cluster.devices_per_node: 8, all of a node");
+      each = 8;
+    }
+    if (deepspeed_) take_hosts(word("include", "cluster"), nodes, each);
     auto world = processes(nodes, each);
     if (!world && !(nodes && each)) world = number("gpus", "cluster");  // of Slurm's whole job
     const bool counted = world || nodes;
@@ -775,11 +781,21 @@ class Import : public ImportNotes {
     return std::max<std::int64_t>(1, width);
   }
 
+  /// Takes nodes and GPUs of each from DeepSpeed's --include: "n0:0,1@n1:0,1".
+  static void take_hosts(const std::string& hosts, std::optional<std::int64_t>& nodes,
+                         std::optional<std::int64_t>& each) {
+    if (hosts.empty() || hosts.find('$') != hosts.npos) return;
+    const auto all = 1 + std::ranges::count(hosts, '@');
+    const auto gpus = std::ranges::count(hosts, ':') + std::ranges::count(hosts, ',');
+    if (!nodes) nodes = all;
+    if (!each && std::ranges::count(hosts, ':') == all && gpus % all == 0) each = gpus / all;
+  }
+
   /// Returns the world's size, where it is said. Tasks are GPUs unless they start processes of
   /// their own: a single task, or torchrun's.
   std::optional<std::int64_t> processes(std::optional<std::int64_t> nodes,
                                         std::optional<std::int64_t> each) {
-    const auto world = number("world-size", "cluster");
+    const auto world = number({"world-size", "num-processes"}, "cluster");
     const auto tasks = number("ntasks", "cluster");
     if (!world && tasks && *tasks > nodes.value_or(1) && !(nodes && each) &&
         !mentions("nproc-per-node"))
@@ -992,6 +1008,13 @@ std::string scenario_of_megatron(std::string_view text, const std::string& origi
     ScriptLaunch launch = script_launch(text, origin, defined, is_of_megatron, pretrains);
     job.written = std::move(launch.written);
     job.options = std::move(launch.options);
+    // Transformer Engine's switches; --attention-backend goes over them.
+    if (launch.exported["NVTE_FLASH_ATTN"] == "0" && launch.exported["NVTE_FUSED_ATTN"] == "0") {
+      ScriptOption& option = *job.options.emplace(job.options.begin());
+      option.name = "attention-backend";
+      option.values = {"unfused"};
+      option.shown = "NVTE_FLASH_ATTN=0 NVTE_FUSED_ATTN=0";
+    }
     job.notes = std::move(launch.notes);
     job.programs = programs_in(launch.command);
     job.by_deepspeed = is_started_by_deepspeed(launch.command);

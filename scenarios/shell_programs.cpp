@@ -74,7 +74,8 @@ void ShellMachine::run_program(const ShellWords& words, const Node& node) {
 /// Adds what torchtitan's run_train.sh makes of its environment, where it is not there to be read.
 void ShellMachine::add_environment(ShellWords& words) const {
   for (const auto& [name, option] :
-       {std::pair{"NGPU", "--nproc-per-node"}, std::pair{"CONFIG_FILE", "--job.config_file"}}) {
+       {std::pair{"NGPU", "--nproc-per-node"}, std::pair{"CONFIG_FILE", "--job.config_file"},
+        std::pair{"MODULE", "--module"}, std::pair{"CONFIG", "--config"}}) {
     const auto variable = now_.variables.find(name);
     if (variable == now_.variables.end() || !variable->second.exported) continue;
     words.insert(words.begin() + 1,

@@ -57,7 +57,7 @@ class Titan {
   /// Call it when the degrees are known.
   std::string model() {
     const auto length = notes_.number("training.seq_len", "model.seq_length");
-    if (!length) notes_.assume("model.seq_length: 2048 (training.seq_len's default)");
+    usually(!length, "training.seq_len", "model.seq_length: 2048 (training.seq_len's default)");
     if (!model_.missing.empty()) notes_.leave_out(model_.missing, Leaves::more);
     const std::string type = precision();
     const bool in_16 = stored_in_16();  // and so are gradients and both moments
@@ -128,6 +128,15 @@ class Titan {
   std::int64_t degree(const std::string& name, const char* meaning) {
     const std::string key = "parallelism." + name;
     return notes_.number({key, "experimental." + name, "training." + name}, meaning).value_or(1);
+  }
+
+  /// Says a default that is taken; what a configuration in Python may say is asked for.
+  void usually(bool unsaid, const char* key, const char* what) {
+    if (!unsaid) return;
+    if (notes_.mentions("config"))
+      notes_.ask(key);
+    else
+      notes_.assume(what);
   }
 
   bool stored_in_16() {
@@ -293,7 +302,7 @@ class Titan {
         notes_.number({"training.local_batch_size", "training.batch_size"},
                       "samples that a replica takes at a time (pipeline.global_batch_size)");
     const std::int64_t local = given.value_or(8);
-    if (!given) notes_.assume("training.local_batch_size: 8 (its default)");
+    usually(!given, "training.local_batch_size", "training.local_batch_size: 8 (its default)");
     const char* const microbatch = "parallelism.pipeline_parallel_microbatch_size";
     const std::int64_t size = notes_.number(microbatch, "pipeline.microbatch_size").value_or(1);
     notes_.unless_one(microbatch, 1);  // without a pipeline it says nothing

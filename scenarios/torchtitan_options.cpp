@@ -74,7 +74,7 @@ bool of_titan(const ScriptOption& option) {
 
 /// Is it an option by which a launch is one of torchtitan's?
 bool is_titan_flag(const std::string& name) {
-  return name.find('.') != name.npos || name == "config-file";
+  return name.find('.') != name.npos || name == "config-file" || name == "config";
 }
 
 /// What a script's --job.config_file says, which its flags go over.
@@ -101,19 +101,17 @@ std::vector<ScriptOption> options_of_file(const std::vector<ScriptOption>& flags
   return toml_options(documents.text(path.string()));
 }
 
-/// Appends what --define says of how many GPUs a launch takes, where no flag says it; NGPU is the
-/// number of a node in torchtitan's run_train.sh.
-void add_defined_gpus(const ScriptSurroundings& defined, std::vector<ScriptOption>& options) {
-  for (const auto& [name, option] :
-       {std::pair{"nnodes", "nnodes"}, std::pair{"nproc_per_node", "nproc_per_node"},
-        std::pair{"NGPU", "nproc_per_node"}}) {
-    const auto value = defined.find(name);
-    if (value == defined.end() ||
-        std::ranges::find(options, option, &ScriptOption::name) != options.end())
+/// Appends what --define says of how many GPUs a launch takes, and of options by their names, where
+/// no flag says it; NGPU is the number of a node in torchtitan's run_train.sh.
+void add_defined(const ScriptSurroundings& defined, std::vector<ScriptOption>& options) {
+  for (const auto& [name, value] : defined) {
+    const std::string option = name == "NGPU" ? "nproc_per_node" : name;
+    const bool known = option == "nnodes" || option == "nproc_per_node" || of_titan({option, {}});
+    if (!known || std::ranges::find(options, option, &ScriptOption::name) != options.end())
       continue;
     ScriptOption& added = options.emplace_back();
     added.name = option;
-    added.values = {value->second};
+    added.values = {value};
     added.shown = fmt::format("--define {}", name);
   }
 }
@@ -132,11 +130,12 @@ std::vector<ScriptOption> titan_options(const std::string& text, const std::stri
   for (ScriptOption& flag : flags) std::ranges::replace(flag.name, '-', '_');
   if (!is_toml) options = options_of_file(flags, origin);
   for (ScriptOption& flag : flags) options.push_back(std::move(flag));
-  if (std::ranges::none_of(options, of_titan))
+  const auto names = [](const ScriptOption& o) { return of_titan(o) || o.name == "config"; };
+  if (std::ranges::none_of(options, names))
     throw InputError(origin,
                      "has none of torchtitan's options, such as [parallelism] "
                      "pipeline_parallel_degree or --training.local_batch_size");
-  add_defined_gpus(defined, options);
+  add_defined(defined, options);
   return options;
 }
 

@@ -92,7 +92,12 @@ constexpr Job kJobs[] = {
 const Job* job_of(const std::string& file) {
   const auto ends = [&](const char* with) { return file.ends_with(with); };
   if (ends(".toml")) return &kJobs[2];
-  if (ends(".sh") || ends(".sbatch") || ends(".slurm")) return &kJobs[0];
+  if (ends(".sh") || ends(".sbatch") || ends(".slurm")) {
+    require_file(file);
+    const std::string text = read_file(file);
+    const auto has = [&](const char* word) { return text.find(word) != text.npos; };
+    return &kJobs[(has("torchtitan") || has("run_train.sh")) && !has("--num-layers") ? 2 : 0];
+  }
   if (!ends(".yaml") && !ends(".yml") && !ends(".json")) return nullptr;
   require_file(file);
   const std::string text = read_file(file);

@@ -277,6 +277,12 @@ class Layouts(Case):
         self.assertIn("has no layers", self.fails("export", "scenarios/small-1f1b.yaml", "--to",
                                                   "layout"))
 
+    def test_a_script_of_torchtitan_is_told_from_one_of_megatrons(self):
+        script = self.folder / "run.sh"
+        script.write_text("NGPU=8 ./run_train.sh --model.name llama3 --model.flavor 8B "
+                          "--training.seq_len 4096 --training.local_batch_size 1\n")
+        self.assertIn("by `penstock import torchtitan-config`", self.ok("import", str(script), note=r"note: [^}]*"))
+
     def test_megatron_arguments(self):
         self.golden("megatron-args-gpt3-175b.txt", self.ok(
             "export", "scenarios/gpt3-175b-1f1b.yaml", "--to", "megatron-args"))

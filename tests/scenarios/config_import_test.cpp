@@ -289,6 +289,17 @@ TEST(TorchtitanImport, WhatIsLeftOutSaysWhichWayMemoryErrs) {
             "early steps of the optimizer");
 }
 
+TEST(TorchtitanImport, WhatAConfigurationInPythonMaySayIsAskedFor) {
+  const std::string launch = "MODULE=qwen3 CONFIG=qwen3_8b ./run_train.sh";
+  const std::string said = refused([&] { scenario_of_torchtitan(launch, "a.sh", ""); });
+  EXPECT_NE(said.find("--define training.seq_len=N"), std::string::npos) << said;
+  EXPECT_NE(said.find("--define training.local_batch_size=N"), std::string::npos) << said;
+  const Scenario s = scenario_in(scenario_of_torchtitan(
+      launch, "a.sh", "", {{"training.seq_len", "8192"}, {"training.local_batch_size", "2"}}));
+  EXPECT_EQ(s.transformer->seq_length, 8192);
+  EXPECT_EQ(s.microbatch_size, 2);
+}
+
 TEST(TorchtitanImport, AWholeJobInSixteenBitsAndALossThatIsCompiledAlone) {
   const std::string text = scenario_of_torchtitan(
       kTitan +
@@ -453,7 +464,8 @@ TEST(TorchtitanImport, AFlavorIsKnownOrAskedFor) {
       std::string(source != nullptr ? source : ".") + "/tests/scenarios/foreign/llama-3-8b.json";
   EXPECT_EQ(scenario_in(text("", file)).transformer->parameters(), 8'030'261'248);
   const std::string newer = scenario_of_torchtitan(
-      "torchrun -m torchtitan.train --module llama3 --config llama3_8b --training.seq_len 4096",
+      "torchrun -m torchtitan.train --module llama3 --config llama3_8b --training.seq_len 4096 "
+      "--training.local_batch_size 2",
       "run.sh", "");
   EXPECT_EQ(scenario_in(newer).transformer->num_layers, 32) << newer;
 }

@@ -113,6 +113,17 @@ TEST(MegatronScripts, OfSeveralLaunchesThatWhichTrainsIsTaken) {
   EXPECT_NE(text.find("num_layers: 32"), std::string::npos) << text;
 }
 
+TEST(MegatronScripts, SwitchesOfTransformerEngineSayWhatAttentionKeeps) {
+  const auto flash = [](const std::string& script) {
+    return parse_scenario(scenario_of_megatron(script, "x.sh", ""), "test.yaml")
+        .transformer->flash_attention;
+  };
+  const std::string off = "export NVTE_FLASH_ATTN=0 NVTE_FUSED_ATTN=0\n" + kJob;
+  EXPECT_FALSE(flash(off));
+  EXPECT_TRUE(flash(off + "--attention-backend flash"));
+  EXPECT_TRUE(flash("export NVTE_FLASH_ATTN=1 NVTE_FUSED_ATTN=0\n" + kJob));
+}
+
 TEST(MegatronScripts, ADefinedFlagIsAFlag) {
   const std::string script =
       "pretrain_gpt.py --num-layers 24 --hidden-size 1024 --bf16 "
@@ -134,6 +145,10 @@ TEST(MegatronScripts, LaunchersSayHowManyGpusThereAre) {
   } kCases[] = {
       {"mpirun -np 32 -npernode 4 python ", 32, "{base: dgx-h100, nodes: 8}"},
       {"srun -n 16 --ntasks-per-node 8 python ", 16, "{base: dgx-h100, nodes: 2}"},
+      {"deepspeed --include localhost:0,1,2,3 ", 4, "{base: dgx-h100, nodes: 1}"},
+      {"deepspeed --include n0:0,1@n1:2,3 ", 4, "{base: dgx-h100, nodes: 2}"},
+      {"accelerate launch --num_processes 16 --num_machines 2 ", 16, "{base: dgx-h100, nodes: 2}"},
+      {"torchrun --standalone --nproc-per-node=gpu ", 8, "{base: dgx-h100, nodes: 1}"},
       {"srun -N 4 -n 16 python ", 16, "{base: dgx-h100, nodes: 4}"},
       {"#SBATCH --gres=gpu:a100:4\n#SBATCH -N 2\n", 8, "{base: dgx-a100, nodes: 2}"},
       {"#SBATCH --gpus-per-node=h200:4\n#SBATCH -N 2\n", 8, "{base: dgx-h200, nodes: 2}"},
