@@ -33,6 +33,7 @@ std::string precision_text(const ProductTypes& types, const std::string& own) {
       text += ", " + std::string(kProductClassNames[c]) + ": " +
               std::string(facts_of(types.types[c]).name);
   if (types.narrow_parameters) text += ", linear_weights: narrow";
+  if (types.narrow_kept) text += ", kept_activations: narrow";
   if (types.first_wide > 0) text += ", first_wide_layers: " + std::to_string(types.first_wide);
   if (types.last_wide > 0) text += ", last_wide_layers: " + std::to_string(types.last_wide);
   return text + "}";

@@ -63,6 +63,9 @@ struct ProductTypes {
   /// Linear layers' weights are held, and gathered by a sharded optimizer's ranks, in their
   /// products' type (Megatron-LM's --fp8-param-gather) instead of 16 bits beside it.
   bool narrow_parameters = false;
+  /// Inputs of activation functions and attention's output are kept in 8 and 12 bits, as
+  /// DeepSeek-V3 does.
+  bool narrow_kept = false;
 
   NumberType of(ProductClass products) const { return types[static_cast<std::size_t>(products)]; }
   NumberType& of(ProductClass products) { return types[static_cast<std::size_t>(products)]; }

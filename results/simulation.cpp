@@ -551,10 +551,12 @@ std::string devices_text(const std::vector<int>& devices, bool whole) {
     runs.push_back(end - at == 1 ? std::to_string(*at) : fmt::format("{}-{}", *at, *(end - 1)));
     at = end;
   }
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMost = 4, kMostWhole = 16;
   bool elided = runs.size() > kMost && (!whole || runs.size() == devices.size());
   for (std::size_t i = 2; elided && whole && i < firsts.size(); ++i)
     elided = firsts[i] - firsts[i - 1] == firsts[1] - firsts[0];
+  if (!elided && whole && runs.size() > kMostWhole)
+    return fmt::format("{},{},..,{} ({} in all)", runs[0], runs[1], runs.back(), devices.size());
   if (!elided) return fmt::format("{}", fmt::join(runs, ","));
   return fmt::format("{},{},..,{}", runs[0], runs[1], runs.back());
 }

@@ -554,6 +554,10 @@ const std::vector<KeyRow>& table() {
        "the default), or in that type alone, in which a distributed optimizer also gathers them "
        "(narrow: Megatron-LM's --fp8-param-gather)",
        "wide|narrow"},
+      {"precision", "kept_activations", T::choice,
+       "what activation functions read and attention made, for the backward: in 16 bits (wide, the "
+       "default), or in 8 and 12 bits (narrow: DeepSeek-V3)",
+       "wide|narrow"},
       {"precision", "first_wide_layers", T::integer,
        "first layers whose products are in 16 bits; default 0"},
       {"precision", "last_wide_layers", T::integer, "the same of the last layers; default 0"},

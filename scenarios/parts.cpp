@@ -327,6 +327,7 @@ void read_precision(const Section& model, TransformerSpec& t) {
     t.product_types.of(static_cast<ProductClass>(c)) = own ? NumberType::model : chosen;
   }
   t.product_types.narrow_parameters = parts.choice("linear_weights").value_or(0) == 1;
+  t.product_types.narrow_kept = parts.choice("kept_activations").value_or(0) == 1;
   const auto layers = [&](const char* key) {
     return static_cast<int>(std::min<std::int64_t>(parts.integer(key).value_or(0), t.num_layers));
   };

@@ -8,6 +8,10 @@ namespace {
 
 double real(std::int64_t value) { return static_cast<double>(value); }
 
+/// What DeepSeek-V3 keeps in few bits: inputs of SwiGLU in fp8, attention's output in 12 bits
+/// (E5M6), for attention's backward and the projection's (arXiv:2412.19437, section 3.3.3).
+constexpr double kNarrowInput = 1, kNarrowOutput = 1.5;
+
 /// Returns a product of a matrix with its bias; by columns: ranks divide what it makes, otherwise
 /// what it reads.
 Module product(std::string_view name, ProductClass of, std::int64_t rows, std::int64_t columns,
@@ -137,6 +141,7 @@ class LayerOf {
                 f_.has_projection_bias()));
     last().kept = {0, made};  // attention's output, also where attention runs again
     last().narrow_copy = {0, made};
+    last().narrow_kept = kNarrowOutput;
     last().sums = !f_.parallel_residual;
   }
 
@@ -146,6 +151,7 @@ class LayerOf {
     const std::int64_t inner = up_columns(width);
     add(product(names[0], ProductClass::mlp, h_, inner, true, f_.has_mlp_biases()));
     last().kept = {0, inner};
+    last().narrow_kept = kNarrowInput;
     last().again_with = part;
     add({.name = names[1],
          .feeds = ProductClass::mlp,
@@ -196,7 +202,9 @@ class LayerOf {
          .kept = {0, k * h_ * expert_.tensor},
          .routed = true,
          .again_with = moe});
-    add_expert_product("experts_up", h_, inner, true).kept = {0, k * inner};
+    Module& up = add_expert_product("experts_up", h_, inner, true);
+    up.kept = {0, k * inner};
+    up.narrow_kept = kNarrowInput;
     add({.name = "experts_activation",
          .feeds = ProductClass::experts,
          .moved = {0, k * (inner + experts.width)},
@@ -399,9 +407,12 @@ LayerKept Layer::kept(double b, const TensorParallel& tensor, LayerParts again) 
   };
   for (const Module& m : modules_) {
     if (m.again_with.overlaps(again)) continue;
-    const double size = m.feeds ? std::min(element_bytes_, bytes_of(*m.feeds)) : element_bytes_;
+    const bool narrow = types_.narrow_kept && m.narrow_kept > 0;
+    const double size = narrow    ? m.narrow_kept
+                        : m.feeds ? std::min(element_bytes_, bytes_of(*m.feeds))
+                                  : element_bytes_;
     add(m.kept, load(m) * size);
-    if (is_narrow(m.of)) add(m.narrow_copy, bytes_of(m.of));
+    if (is_narrow(m.of) && !narrow) add(m.narrow_copy, bytes_of(m.of));
     masks += m.masks ? 1 : 0;
     of_pair += m.pair_bytes;
   }

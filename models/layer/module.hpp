@@ -73,7 +73,10 @@ struct Module {
   Elements vectors{};      ///< biases, norms' weights
   Elements moved{};        ///< elementwise: read and written of a token, F or backward
   Elements kept{};         ///< of a token, until W
-  bool masks = false;      ///< keeps a mask of dropout as large as a token, until I
+  /// Bytes of a kept element, its narrow copy among them, where a model keeps activations in few
+  /// bits; 0: as everywhere.
+  double narrow_kept = 0;
+  bool masks = false;  ///< keeps a mask of dropout as large as a token, until I
   /// Attention: bytes of the softmax and its dropout that are kept until I, of each pair of a query
   /// and a key and each head.
   double pair_bytes = 0;

@@ -78,11 +78,13 @@ double stash_bytes(const StagePart& part, const Held& stash) {
 
 Understood understood_of(const Scenario& base, const std::vector<std::string>& kept_keys) {
   const auto known = [](const std::string& key) {
-    return place_of_choice("optimizer_sync|reduction", key).has_value();
+    return place_of_choice("optimizer_sync|reduction|expert_exchange|narrow_dispatch", key)
+        .has_value();  // what tokens are sent is none of the bounds
   };
   if (!std::ranges::all_of(kept_keys, known)) return Understood::work;
   const std::pair<bool, Understood> features[] = {
-      {base.transformer && base.transformer->experts.has_value(), Understood::work},
+      {base.transformer && base.transformer->experts.has_value(),
+       Understood::cuts},                                    // layers differ
       {base.profile.has_value(), Understood::cuts},          // layers differ
       {base.layer_profile.has_value(), Understood::layers},  // some is taken once per stage
   };

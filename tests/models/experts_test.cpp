@@ -233,6 +233,22 @@ TEST(StagesOfTwoKinds, HaveAGradientForEachLayer) {
   EXPECT_EQ(stages[1].back().gradient_bytes, 4.0 * model.head_parameters());
 }
 
+TEST(Experts, KeepInFewBitsWhatActivationsReadAndAttentionMade) {
+  TransformerSpec model = mixture();
+  model.product_types = linear_layers_in(NumberType::fp8_block);
+  const double wide = Layer(model).kept(2, {}).bytes();
+  model.product_types.narrow_kept = true;
+  const double narrow = Layer(model).kept(2, {}).bytes();
+  // Of a token: inputs of activations in 8 bits for 16, attention's output in 12 for 16 and 8.
+  double ups = 0, output = 0;
+  for (const Module& m : Layer(model).modules()) {
+    if (m.name == "experts_up" || m.name == "shared_up") ups += double(m.kept.divided);
+    if (m.name == "projection") output += double(m.kept.divided);
+  }
+  EXPECT_GT(ups, 0);
+  EXPECT_DOUBLE_EQ(wide - narrow, 2.0 * double(model.seq_length) * (ups + 1.5 * output));
+}
+
 TEST(Experts, AreMatricesOfMuonEachOnItsOwn) {
   double elements = 0;
   int count = 0;

@@ -233,6 +233,10 @@ TEST(Results, DevicesAreNamedInShort) {
   EXPECT_EQ(devices_text({0, 1, 2, 5}), "0-2,5");
   EXPECT_EQ(devices_text({0, 4, 8, 12}), "0,4,8,12");
   EXPECT_EQ(devices_text({0, 4, 8, 12, 16}, true), "0,4,..,16");
+  std::vector<int> ends;  // of pipelines of 16 that go both ways
+  for (int d = 0; d < 2048; ++d)
+    if (d % 16 == 0 || d % 16 == 15) ends.push_back(d);
+  EXPECT_EQ(devices_text(ends, true), "0,15-16,..,2047 (256 in all)");
   EXPECT_EQ(devices_text({0, 4, 8, 12, 17}, true), "0,4,8,12,17") << "nothing tells the rest";
   EXPECT_EQ(devices_text({0, 4, 8, 12, 17}), "0,4,..,17");
 }
