@@ -226,9 +226,10 @@ class TableReader {
   std::optional<double> quantity(std::size_t column, const std::string& text) const {
     const Dimension dimension = is_time(columns_[column]) ? Dimension::time : Dimension::bytes;
     std::string why;
-    const auto number = parse_number<double>(text);
+    const bool millions = columns_[column] == "parameters" && text.ends_with("M");
+    const auto number = parse_number<double>(text.substr(0, text.size() - (millions ? 1 : 0)));
     if (!number) return parse_quantity(text, dimension, why);
-    if (units_[column] == "M") return *number * 1e6 * kParameterBytes;
+    if (millions || units_[column] == "M") return *number * 1e6 * kParameterBytes;
     if (!units_[column].empty()) return parse_quantity(text + " " + units_[column], dimension, why);
     if (columns_[column] == "parameters") return *number * kParameterBytes;
     return parse_quantity(text, dimension, why);

@@ -57,6 +57,7 @@ TEST(LayerTable, HeadersAreReadAsPeopleWriteThem) {
   for (const char* text :
        {"# by hand\nLayer Name,Forward time (ms),bwd_ms,params [M],act_mb\nfc,1,2,3,4\n",
         "name;time_fwd_ms;time_bwd_ms;num_parameters;output size (MB)\nfc;1;2;3e6;4\n",
+        "layer,fwd ms,bwd ms,params,out_mb\nfc,1,2,3M,4\n",
         "layer\tf_ms\tb_ms\tparam_count\tact_out (mb)\nfc\t1\t2\t3000000\t4\n"}) {
     const ProfiledLayer layer = parse(text).layers.at(0);
     EXPECT_DOUBLE_EQ(layer.forward_s, 1e-3) << text;
