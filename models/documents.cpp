@@ -74,15 +74,15 @@ class RankWork {
 
 Attended attended(const TransformerSpec& model, const std::vector<Pieces>& sequences,
                   DocumentsSpec::Division division, int context, bool whole) {
+  const bool divided = context > 1 && !whole && division == DocumentsSpec::Division::sequences;
   double pairs = 0;
   RankWork work(model, context);
   for (const Pieces& pieces : sequences) {
     for (const std::int64_t piece : pieces) pairs += model.attention_pairs(piece);
-    work.add_sequence(pieces);
+    if (divided) work.add_sequence(pieces);
   }
   Attended all;
   all.mean = pairs / (tokens_of(std::int64_t(sequences.size())) * model.attention_pairs());
-  const bool divided = context > 1 && !whole && division == DocumentsSpec::Division::sequences;
   all.slowest = all.mean * (divided ? work.imbalance() : 1);
   return all;
 }

@@ -168,10 +168,16 @@ struct StageCosts : PassCosts {
   /// Calls `visit(seconds)` for the seconds of computing in all its ops, and what pairs save.
   template <class Visit>
   void for_each_compute_s(const Visit& visit) {
-    for (PassCosts* pass : {static_cast<PassCosts*>(this), stored ? &*stored : nullptr}) {
-      if (pass == nullptr) continue;
-      for (OpCost& op : pass->ops) visit(op.seconds);
-      if (pass->gathering) visit(pass->gathering->seconds);
+    const auto visit_pass = [&](PassCosts& pass) {
+      for (OpCost& op : pass.ops) visit(op.seconds);
+      if (pass.gathering) visit(pass.gathering->seconds);
+    };
+    visit_pass(*this);
+    if (stored) visit_pass(*stored);
+    if (drawn) {  // others may have the same
+      auto own = std::make_shared<DrawnCosts>(*drawn);
+      for (PassCosts& pass : own->passes) visit_pass(pass);
+      drawn = std::move(own);
     }
     visit(overlap_saving_s);
   }

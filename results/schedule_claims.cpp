@@ -22,7 +22,8 @@ ScheduleShape claimed_shape(const Simulation& s) {
 bool is_plain(const StageCosts& c, const Scenario& scenario) {
   const bool some_again = c.stored && scenario.schedule->checkpoints &&
                           scenario.shape.checkpoint == Checkpoint::except_last;
-  return c.step_s == 0 && c.reduce_grad_s == 0 && c.overlap_saving_s == 0 && !some_again;
+  return c.step_s == 0 && c.reduce_grad_s == 0 && c.overlap_saving_s == 0 && !some_again &&
+         !c.drawn;
 }
 
 bool claims_bubble(const Simulation& s, const ScheduleShape& shape) {

@@ -175,6 +175,30 @@ void check_job(const Specification& spec, const Parallelism& job, const Part& ke
                     schedule->name));
 }
 
+/// Returns the microbatches of the run, of all replicas.
+double run_microbatches(const Parallelism& job) {
+  return double(job.shape.microbatches_per_update) * job.shape.batches * job.mesh.most();
+}
+
+/// Reports what would take minutes to draw.
+void check_draws(const Specification& spec, const Parallelism& job, const TransformerSpec& model,
+                  const DocumentsSpec& documents) {
+  constexpr double kMost = 1e8;
+  double tokens = 0, often = 0;
+  for (std::size_t i = 0; i < documents.lengths.size(); ++i) {
+    const double weight = documents.weights.empty() ? 1 : documents.weights[i];
+    tokens += weight * documents.lengths[i];
+    often += weight;
+  }
+  const double drawn = run_microbatches(job) * static_cast<double>(job.microbatch_size) *
+                       (1 + static_cast<double>(model.seq_length) * often / std::max(1.0, tokens));
+  if (drawn > kMost)
+    spec.documents_key.refuse(
+        fmt::format("the run would draw about {:.2g} documents, more than {:.0g}: simulate fewer "
+                    "microbatches, batches or replicas",
+                    drawn, kMost));
+}
+
 }  // namespace
 
 void set_draws(const Specification& spec, Parallelism& job) {
@@ -188,6 +212,11 @@ void set_draws(const Specification& spec, Parallelism& job) {
     if (model != nullptr && model->experts) {
       job.routing = routing_of(spec.routing);
       check_routing(spec.routing, *job.routing, *model->experts, job.mesh);
+      const double drawn =
+          run_microbatches(job) / job.mesh.most() * model->num_layers * model->experts->count;
+      if (job.routing->drift > 0 && drawn > 1e9)
+        spec.routing.drift.refuse(fmt::format(
+            "the run would draw {:.2g} steps of experts: simulate fewer microbatches", drawn));
     } else if (model != nullptr) {
       spec.routing_key.refuse("the model has no experts (num_experts)");
     }
@@ -208,6 +237,7 @@ void set_draws(const Specification& spec, Parallelism& job) {
       (job.mesh.size(Axis::context) == 1 || job.context_exchange == ContextExchange::all_to_all))
     spec.diagnostics.note(
         "documents.context_division changes nothing: no context ranks divide sequences");
+  check_draws(spec, job, *model, documents);
   job.documents = documents;
 }
 
@@ -220,10 +250,11 @@ namespace {
 /// Rounding apart, as many for every GPU is as many.
 double snapped(double load) { return std::abs(load - 1) < 1e-9 ? 1 : load; }
 
-/// Attention in steps of a quarter of a per cent, so that few costs stand for many microbatches.
-double stepped(double attended) {
+/// What each microbatch and device has of its own, in steps of a quarter of a per cent, so that few
+/// costs stand for many.
+double stepped(double load) {
   constexpr double kSteps = 400;
-  return std::exp(std::round(kSteps * std::log(attended)) / kSteps);
+  return std::exp(std::round(kSteps * std::log(load)) / kSteps);
 }
 
 /// The layers of a stage that have experts, numbered as in the model; those that predict further
@@ -367,7 +398,7 @@ class Draw {
       if (!loads.empty()) {
         const StageLoad& load = loads[m / round_];
         here = {snapped(load.rows), snapped(load.received), snapped(1 + load.skew) - 1};
-        kept.rows = snapped(own_rows(load, placement_.device_of(s, m)));
+        kept.rows = stepped(own_rows(load, placement_.device_of(s, m)));
       }
       if (!attended_.empty())
         here.attended = attended_by(m, scenario_.mesh.expert > 1 && with_experts);

@@ -249,7 +249,10 @@ void add_recompute(Flags& flags, const Recomputation& r) {
 /// What is of the simulation rather than of the job, and what flags say.
 constexpr std::string_view kSaid[] = {
     "name",  "batches",  "samples_per_epoch", "most_ops",  // the simulation's
-    "model", "pipeline", "schedule",          "cluster",  "transfers"};
+    "model", "pipeline", "schedule",          "cluster",  "transfers", "routing"};
+constexpr std::string_view kSaidOfRouting[] = {
+    "capacity_factor", "pad_to_capacity", "moe_expert_capacity_factor",
+    "moe_pad_expert_input_to_capacity", "expert_capacity_factor"};
 constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "chunks",
                                                 "group",
@@ -316,6 +319,8 @@ std::vector<std::string> left_out_of_megatron(const Scenario& s) {
     if (const Value* reduction = pipeline->find("reduction"))
       add_unsaid(*reduction, "pipeline.reduction.", kOverlap);
   }
+  if (const Value* routing = document.find("routing"))
+    add_unsaid(*routing, "routing.", kSaidOfRouting);
   if (!says_transfers(s))
     out.push_back(fmt::format("transfers: {}", to_string(s.lowering.transfers)));
   if (!s.transformer) return out;

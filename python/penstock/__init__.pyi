@@ -68,6 +68,7 @@ class Result:
     perturbations: Any
     runs: Any
     goodput: Any
+    samples: Any
     notes: Any
     @property
     def timeline(self) -> Timeline: ...

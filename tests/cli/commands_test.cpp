@@ -171,6 +171,36 @@ TEST(Usage, AReportThatIsNoPageByItsNameIsRefused) {
   EXPECT_TRUE(std::filesystem::exists(page));
 }
 
+TEST(Usage, SamplesArePercentilesOfWhatIsDrawn) {
+  for (const char* wrong : {"0", "-3", "many", "1000000", "1.5"})
+    expect_contains(refuses({"simulate", kSmall, "--samples", wrong}),
+                    "--samples: must be an integer from 1 to 100000, got '");
+  expect_contains(succeeds({"simulate", kSmall, "--samples", "5"}),
+                  "nothing in the scenario is drawn");
+  const Words job{"simulate", "llama-3-70b-h100",
+                  "--advice", "none",
+                  "--set",    "documents={lengths: [512, 8192]}"};
+  const std::string table = succeeds(joined(job, {"--samples", "4"}));
+  for (const char* line : {"Varies?    over 4 draws", "iteration: p5 ", "tokens/s: p5 ",
+                           "bubble: p5 ", "peak memory: p5 ", "note: documents: attention has "})
+    expect_contains(table, line);
+  const std::string json = succeeds(joined(job, {"--samples", "4", "--format", "json"}));
+  expect_contains(json, "\"samples\": {\n    \"n\": 4");
+  const EmptyFolder folder;
+  const std::string page = folder.path() / "run.html";
+  succeeds(joined(job, {"--samples", "4", "--report", page}));
+  std::ostringstream text;
+  text << std::ifstream(page).rdbuf();
+  expect_contains(text.str(), "What varies");
+}
+
+TEST(Usage, WhatDiffersByMicrobatchIsNeitherPlannedNorExecuted) {
+  const Words set{"--set", "documents={lengths: [512]}", "--set", "model.flash_attention=true"};
+  expect_contains(refuses(joined({"plan", "gpt-355m-uneven"}, set)), "leave 'documents' out");
+  expect_contains(refuses(joined({"replay", "gpt-355m-uneven"}, set)),
+                  "'documents' can be predicted, not executed");
+}
+
 TEST(Usage, WhatCannotBeExecutedIsRefusedByName) {
   const std::string devices = "scenarios/perturbed-devices.yaml";
   for (const Words& words : {Words{"replay", devices, "--clock", "virtual"},

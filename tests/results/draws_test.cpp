@@ -95,8 +95,8 @@ TEST(Draws, TheHotRankKeepsWhatItsTokensKeep) {
   const auto more = [&](int device) {
     return static_cast<double>(peak_bytes(hot, device) - peak_bytes(even, device));
   };
-  EXPECT_NEAR(more(0), kept, 10) << "twice as many tokens";
-  EXPECT_NEAR(more(3), -kept / 3, 10) << "the others have two thirds";
+  EXPECT_NEAR(more(0), kept, 2.5e-3 * kept) << "twice as many tokens";
+  EXPECT_NEAR(more(3), -kept / 3, 2.5e-3 * kept) << "the others have two thirds";
 }
 
 TEST(Draws, DocumentsTakeWhatTheirPairsTake) {
@@ -147,6 +147,32 @@ TEST(Draws, EnginesAgree) {
     EXPECT_EQ(exact, c.exact) << c.more;
     if (exact) EXPECT_NEAR(makespan_s(s, EngineChoice::exact), fluid, 1e-9 * fluid) << c.more;
   }
+}
+
+TEST(Draws, EveryScheduleButThoseThatSayNoTakesThem) {
+  int taken = 0;
+  for (const Schedule& schedule : schedules()) {
+    for (const char* pipeline : {"stages: 2, width: 2, microbatches: 8",
+                                 "stages: 2, microbatches: 4, accumulation_steps: 2",
+                                 "width: 4, stages: 1, microbatches: 4"}) {
+      std::optional<Scenario> s;
+      try {
+        s = scenario(pipeline, "documents: {lengths: [64, 1024]}", std::string(schedule.name));
+      } catch (const InputError&) {
+        continue;  // of its own reasons, or said in AreRefusedWhereTheyMeanNothing
+      }
+      const Simulation done = simulate(*s, EngineChoice::automatic);
+      for (const StageCosts& c : s->costs) {
+        ASSERT_TRUE(c.drawn) << schedule.name;
+        EXPECT_EQ(c.drawn->times.size(), done.program.microbatches()) << schedule.name;
+      }
+      EXPECT_NEAR(makespan_s(*s, EngineChoice::fluid), done.timeline->makespan_s,
+                  1e-9 * done.timeline->makespan_s)
+          << schedule.name;
+      ++taken;
+    }
+  }
+  EXPECT_GT(taken, 40);
 }
 
 TEST(Draws, MoreImbalanceNeverTakesLess) {
@@ -201,6 +227,15 @@ TEST(Draws, CopiesOfExpertsCostMemoryAndExchanges) {
     return draw_microbatches(const_cast<Scenario&>(s), 0).mean_rows;
   };
   EXPECT_LT(tokens(with), tokens(without));
+}
+
+TEST(Draws, WhatComputesFasterDoesSoInEveryMicrobatch) {
+  Scenario s = scenario("stages: 1, microbatches: 4", "documents: {lengths: [64, 1024]}");
+  const std::shared_ptr<const DrawnCosts> before = s.costs[0].drawn;
+  const double makespan = makespan_s(s), first_s = before->passes[0].ops[0].seconds;
+  s.costs[0].for_each_compute_s([](double& seconds) { seconds /= 2; });
+  EXPECT_EQ(before->passes[0].ops[0].seconds, first_s) << "others have it, too";
+  EXPECT_NEAR(makespan_s(s), makespan / 2 + s.costs[0].step_s / 2, 1e-12 + 1e-9 * makespan);
 }
 
 TEST(Draws, SamplesAreQuantilesInOrder) {
@@ -259,7 +294,11 @@ TEST(Draws, AreRefusedWhereTheyMeanNothing) {
            {"stages: 2, microbatches: 4, recompute: full", "documents: {lengths: [64]}",
             "torchgpipe", "checkpoint: always"},
            {"stages: 2, microbatches: 4", "documents: {lengths: [64]}", "timeprest",
-            "one backward for all"}})
+            "one backward for all"},
+           {"stages: 2, microbatches: 1000000", "documents: {lengths: [1]}", "1f1b",
+            "documents, more than"},
+           {"stages: 1, expert: 4, width: 4, microbatches: 20000000", "routing: {drift: 1}", "1f1b",
+            "steps of experts"}})
     EXPECT_NE(refusal(c.pipeline, c.more, c.schedule).find(c.said), std::string::npos)
         << c.more << "\n"
         << refusal(c.pipeline, c.more, c.schedule);

@@ -590,6 +590,30 @@ TEST(MegatronFlags, ExpertsAreTheModels) {
   EXPECT_EQ(layers("[0,1,1,1,1,1,1,1]"), Pair(1, 1));
 }
 
+TEST(MegatronFlags, ACapacityOfExpertsIsReadBothWays) {
+  const std::string job =
+      "--num-experts 8 --moe-router-topk 2 --swiglu --expert-model-parallel-size 2 ";
+  const Scenario none = job_of(job);
+  EXPECT_FALSE(none.routing);
+  EXPECT_FALSE(job_of(job + "--moe-expert-capacity-factor -1").routing) << "as Megatron-LM has it";
+  for (const bool pads : {false, true}) {
+    const Scenario s =
+        job_of(job + "--moe-expert-capacity-factor 1.25 --moe-token-drop-policy probs" +
+               (pads ? " --moe-pad-expert-input-to-capacity" : ""));
+    ASSERT_TRUE(s.routing);
+    EXPECT_EQ(s.routing->capacity_factor, 1.25);
+    EXPECT_EQ(s.routing->padded, pads);
+    const std::string flags = megatron_arguments(s);
+    const Scenario again = parse_scenario(scenario_of_megatron(flags, "x.sh", ""), "again.yaml");
+    ASSERT_TRUE(again.routing) << flags;
+    EXPECT_EQ(again.routing->capacity_factor, 1.25);
+    EXPECT_EQ(again.routing->padded, pads);
+  }
+  EXPECT_NE(refusal_of(kJob + job + "--moe-pad-expert-input-to-capacity")
+                .find("without --moe-expert-capacity-factor, which Megatron-LM refuses"),
+            std::string::npos);
+}
+
 TEST(MegatronFlags, LayersOfExpertsThatFollowNoRuleAreSaid) {
   const std::string text = imported("--num-experts 4 --moe-layer-freq '[1,1,0,1]'");
   EXPECT_NE(text.find("--moe-layer-freq [1,1,0,1]: layers with experts are all behind"),
