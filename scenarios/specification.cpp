@@ -113,7 +113,7 @@ Specification::Specification(const Value& document, const std::string& folder, D
     apply_to_model(stack, *model->transformer);
   training_text = text_of(training.data, library);
   if (const auto& given = this->documents.file; given.value) {
-    if (const auto file = library.file(given.at, "file of lengths")) {
+    if (const auto file = library.file(given.at, "lengths")) {
       lengths_file = file->string();
       lengths_text = library.text(*file);
     }
