@@ -118,9 +118,12 @@ void DeviceExecutor::reduce_parts(std::uint32_t g, const Is& is_there) {
 }
 
 /// Issues the steps of one part. All members have come when the first message has; on a clock of
-/// stated times this is so when the last one has, because then each has heard of all.
+/// stated times, and where a queue beside it waits for the stated time, this is so when the last
+/// one has, because then each has heard of all.
 void DeviceExecutor::reduce_part(std::uint32_t g, const Part& part) {
   Reduction& r = reductions_.at(g);
+  const bool hears_of_all =
+      in_.settings.pace && (beside_ || in_.settings.clock == Clock::virtual_clock);
   r.met = nullptr;
   for (const CollectiveStep& step : part.steps) {
     if (step.kind == CollectiveStep::Kind::send) {
@@ -128,7 +131,7 @@ void DeviceExecutor::reduce_part(std::uint32_t g, const Part& part) {
       continue;
     }
     receive_step(r, step);
-    if (!r.met && !in_.settings.pace) r.met = reducing_->record(kComputeQueue);
+    if (!r.met && !hears_of_all) r.met = reducing_->record(kComputeQueue);
   }
   if (!r.met) r.met = reducing_->record(kComputeQueue);
   Event begin = r.met;

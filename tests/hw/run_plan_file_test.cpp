@@ -91,6 +91,33 @@ TEST(ProgramFile, OfATransformerIsReadAsItWasWritten) {
   EXPECT_EQ(to_text(parse_run_plan(to_text(written), "p.json")), to_text(written));
 }
 
+/// Two replicas with half of the experts each.
+RunPlan with_experts() {
+  RigSpec spec{"1f1b", {2, 2, 1}};
+  spec.shape.replicas = 2;
+  RunPlan plan = plan_of(spec);
+  make_transformer(plan, Recompute::none);
+  plan.model.experts = Experts{.count = 4, .top_k = 2, .width = 8, .router_bias = true};
+  plan.division.expert = 2;
+  plan.router_start = {1, 0, 0, 0};
+  return plan;
+}
+
+TEST(ProgramFile, OfAModelWithExpertsIsReadAsItWasWrittenAndRefusedWhereItIsWrong) {
+  const std::string text = to_text(with_experts());
+  EXPECT_EQ(to_text(parse_run_plan(text, "p.json")), text);
+  const auto why_with = [&](const char* place, const Json& value) {
+    Json json = Json::parse(text);
+    json[Json::json_pointer(place)] = value;
+    return why(json);
+  };
+  EXPECT_NE(why_with("/division/expert", 3).find("must divide the experts"), std::string::npos);
+  EXPECT_NE(why_with("/division/expert", 4).find("ranks of each position"), std::string::npos);
+  EXPECT_NE(why_with("/model/experts/top_k", 5).find("top_k 1 to count"), std::string::npos);
+  EXPECT_NE(why_with("/model/experts/width", 0).find("an expert is 0 wide"), std::string::npos);
+  EXPECT_NE(why_with("/router_start", {1, 2}).find("router_start must"), std::string::npos);
+}
+
 TEST(ProgramFile, HasOneRecomputationOrOneOfEachStage) {
   RunPlan written = plan();
   for (const auto& recompute : {PerStage<Recomputation>(Recompute::full),
@@ -155,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, WrongProgramFile,
     testing::Values(
         Change{"/penstock_program", 3,
-               "version 3; this penstock reads 10: export the scenario again"},
+               "version 3; this penstock reads 11: export the scenario again"},
         Change{"/nane", 3, "unknown key 'nane'"},
         Change{"/costs/1/forwards", 3, "costs[1]: unknown key 'forwards'"},
         Change{"/name", 3, "name: must be a text"},
@@ -373,7 +400,9 @@ TEST(ProgramFile, WithAnyNumberChangedIsReadOrRefusedButNeverABug) {
                           std::numeric_limits<std::uint64_t>::max(),
                           std::numeric_limits<std::int64_t>::min()};
   std::size_t refused = 0;
-  for (const RunPlan& right : plans_of_all_kinds()) {
+  std::vector<RunPlan> plans = plans_of_all_kinds();
+  plans.push_back(with_experts());
+  for (const RunPlan& right : plans) {
     Json json = Json::parse(to_text(right));
     std::vector<Json::json_pointer> places;
     each_number(json, Json::json_pointer(), places);
