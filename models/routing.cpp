@@ -204,8 +204,8 @@ std::vector<double> within_choices(std::vector<double> shares, int k) {
     }
     if (free < 1e-12 * all) free = 0;
     if (again) continue;
-    const auto others =
-        static_cast<double>(std::ranges::count(full, false));  // that nobody chose, if free is 0
+    const auto others = static_cast<double>(
+        std::count(full.begin(), full.end(), false));  // that nobody chose, if free is 0
     for (std::size_t e = 0; e < shares.size(); ++e) {
       if (full[e])
         shares[e] = most;
