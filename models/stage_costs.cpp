@@ -263,14 +263,13 @@ class StageModel {
     };
     // Further experts have a place beside a GPU's own; the states of all are with their owners.
     const std::int64_t copies = job().expert.copies;
-    const std::int64_t copied =
-        copies > 0 ? parameters_.of_experts(counts) * copies * job().expert.degree /
-                         job().model.experts->count
-                   : 0;
-    c.weight_bytes =
-        weight_bytes(parameters + copied) + whole(parameters_.narrow(counts, [&](const LayerNarrow& of) {
-          return 2 * of.bytes - instead(of);
-        }));
+    const std::int64_t copied = copies > 0 ? parameters_.of_experts(counts) * copies *
+                                                 job().expert.degree / job().model.experts->count
+                                           : 0;
+    c.weight_bytes = weight_bytes(parameters + copied) +
+                     whole(parameters_.narrow(counts, [&](const LayerNarrow& of) {
+                       return 2 * of.bytes - instead(of);
+                     }));
     c.gradient_bytes = whole((n + static_cast<double>(copied)) * bytes.gradients);
     c.optimizer_bytes = whole(shard_of(n * bytes.optimizer, stage, counts));
     c.version_bytes = whole(n * bytes.version);

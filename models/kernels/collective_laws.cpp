@@ -59,7 +59,8 @@ std::vector<MeasuredCollective> collective_laws(const KernelTimes& times, double
     if (kind == std::end(kMeasured) || points.ranks < 2 || points.bytes.size() < 2 ||
         points.seconds.front() >= points.seconds.back())
       continue;
-    MeasuredCollective& law = laws.emplace_back(kind->second, points.ranks, best_law(points));
+    MeasuredCollective& law = laws.emplace_back();
+    law = {kind->second, points.ranks, best_law(points)};
     law.price.s_per_byte *= *times.link_bytes_per_s / bytes_per_s;
   }
   return laws;
