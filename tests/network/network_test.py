@@ -143,6 +143,49 @@ class ShardedCase(NamedTuple):
                 f"batches: {WARM_UP + 8}\n")
 
 
+class ExpertCase(NamedTuple):
+    """Four replicas of a small GPT with an expert each, of which a token uses two. What a rank has for all, 262 KB a layer
+    and way, is sent as the routers choose. Their biases favour the first expert, so that each token uses it."""
+    network: NamedTuple
+    start: tuple = (1, 0, 0, 0)  # of the biases
+    kilobytes: int = 262
+    schedule: str = "data-parallel"
+
+    def name(self):
+        return f"{self.network.name()}-experts-uneven"
+
+    def scenario(self, edges, histogram=()):
+        """`histogram`: rows of each expert, as measured."""
+        network = "".join(f"    - {e}\n" for e in edges)
+        routing = f"routing: {{load: histogram, histogram: {list(histogram)}}}\n" if histogram else ""
+        return (f"name: {self.name()}\n"
+                "model: {family: gpt, num_layers: 4, hidden_size: 128, num_attention_heads: 4, vocab_size: 512,"
+                " seq_length: 128, precision: fp32, tie_embeddings: false, num_experts: 4, experts_per_token: 2,"
+                " expert_ffn_hidden_size: 256, router_bias: true}\n"
+                "cluster:\n  device: {name: paced, memory: 4 GiB, peak: {fp32: 2 GFLOP/s},"
+                " efficiency: [[128, 100%]], memory_bandwidth: 10 GB/s}\n"
+                f"  devices: 4\n  network:\n{network}"
+                "stack: none\nschedule: data-parallel\ntraining: {optimizer: sgd, learning_rate: 0.00001}\n"
+                "pipeline: {stages: 1, width: 4, expert: 4, microbatch_size: 2, microbatches: 2}\n"
+                f"batches: {WARM_UP + 8}\n{routing}")
+
+    def change_program(self, path):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"router_start": self.start}))
+
+    def keep_histogram(self, path):
+        """Writes what experts made in forwards, by device, into the scenario of a recording."""
+        with gzip.open(path) as file:
+            recording = json.load(file)
+        rows = [0] * 4
+        for op in recording["runs"][0]["ops"]:
+            rows[op["device"]] += sum(x["bytes"] // 512 for x in op.get("exchanges", ())
+                                      if x["name"] == "experts" and "F" in op["op"])
+        recording["scenario"] = self.scenario(self.network.edges(), rows)
+        with gzip.open(path, "wt") as file:
+            json.dump(recording, file)
+        return rows
+
+
 def all_cases(networks):
     return [Case(n, s, kb) for n in networks for kb in SIZES_KB for s in SCHEDULES]
 
@@ -219,16 +262,17 @@ def try_on_network(network, command):
     return process.returncode, output
 
 
-def predict(case, folder, recording, edges):
+def predict(case, folder, recording, edges, *histogram):
     scenario = folder / "scenario.yaml"
-    scenario.write_text(case.scenario(edges))
+    scenario.write_text(case.scenario(edges, *histogram))
     return json.loads(penstock("validate", recording, scenario, "--engine", "simgrid", "--format",
                                "json"))["rows"][0]
 
 
 def assess(case, folder, recording):
     """What was recorded of a case, beside its predictions."""
-    best, less, more, private = (predict(case, folder, recording, edges) for edges in (
+    histogram = [case.keep_histogram(recording)] if isinstance(case, ExpertCase) else []
+    best, less, more, private = (predict(case, folder, recording, edges, *histogram) for edges in (
         case.network.edges(), case.network.edges(0.99), case.network.edges(1.01),
         case.network.private_edges()))
     with gzip.open(recording) as file:
@@ -245,6 +289,8 @@ def measure(case, folder, recording):
     scenario, program = folder / "scenario.yaml", folder / "program.json"
     scenario.write_text(case.scenario(case.network.edges()))
     penstock("export", scenario, "--to", "program", "-o", program)
+    if isinstance(case, ExpertCase):
+        program.write_text(json.dumps(case.changed(json.loads(program.read_text()))))
     on_network(case.network.arguments(), [os.environ["PENSTOCK_RUN"], program, "--processes", "--pace", "on",
                                           "--record", recording])
     return assess(case, folder, recording)
@@ -413,6 +459,25 @@ class Sharded(unittest.TestCase):
             for owner in ("weights", "gradients", "optimizer"):
                 self.assertEqual(there["memory"][owner], here["memory"][owner], owner)
             self.assertLess(abs(sum(there["memory"].values()) / here["peak_memory_bytes"] - 1), 0.01)
+
+
+class Experts(unittest.TestCase):
+    """Tokens of an uneven router go to their experts and back as real messages."""
+
+    def test_the_iteration_time_follows_from_the_measured_histogram(self):
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            case = ExpertCase(SLOW)
+            recording = folder / "uneven.json.gz"
+            outcome = measure(case, folder, recording)
+            if abs(outcome.judged()[0]) >= 0.05 or not outcome.undisturbed():
+                wait_until_quiet()
+                outcome = less_disturbed(outcome, measure(case, folder, recording))
+            print(table_row(case, outcome))
+            self.assertIs(outcome.weights_equal, True)
+            self.assertLess(abs(outcome.judged()[0]), 0.05, outcome)
+            balanced = predict(case, folder, recording, case.network.edges())
+            self.assertLess(balanced["error"], -0.3)  # or the test would prove nothing
 
 
 class Script(unittest.TestCase):
