@@ -78,7 +78,7 @@ const ExchangeSeconds* DeviceExecutor::paces_experts(std::uint32_t g) const {
   return stated == plan.exchange_s.end() || stated->experts_forward == 0 ? nullptr : &*stated;
 }
 
-/// An op begins that is paced so: layer by layer.
+/// Begins to pace op g layer by layer, where the plan states what its experts take.
 void DeviceExecutor::begin_expert_pace(std::uint32_t g) {
   expert_pace_.reset();
   const ExchangeSeconds* stated = paces_experts(g);

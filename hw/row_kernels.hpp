@@ -650,7 +650,7 @@ PENSTOCK_HD void largest_row(const Team& team, std::int64_t row, std::int64_t co
   }
 }
 
-/// Of the kind `kind`.
+/// Counts the copies that were sent to the kind `kind`.
 template <class Team>
 PENSTOCK_HD void copies_of_kind(const Team& team, std::int64_t kind, std::int64_t copies,
                                 const std::int32_t* chosen, std::int32_t* counts) {
@@ -659,6 +659,7 @@ PENSTOCK_HD void copies_of_kind(const Team& team, std::int64_t kind, std::int64_
   for (std::int64_t i = 0; i < copies; ++i) count += chosen[i] == kind ? 1 : 0;
   counts[kind] = count;
 }
+/// Gives the copies of a kind their places, behind those of the kinds before it.
 template <class Team>
 PENSTOCK_HD void places_of_kind(const Team& team, std::int64_t kind, std::int64_t copies,
                                 const std::int32_t* chosen, const std::int32_t* counts,
@@ -670,7 +671,7 @@ PENSTOCK_HD void places_of_kind(const Team& team, std::int64_t kind, std::int64_
     if (chosen[i] == kind) places[i] = next++;
 }
 
-/// The probability of copy `i`; 1 where there are none.
+/// Returns the probability of a kind in a row; 1 where there are none.
 template <class T>
 PENSTOCK_HD float weight_of_copy(std::int64_t row, int kinds, std::int32_t kind,
                                  const T* probabilities) {

@@ -83,7 +83,7 @@ std::vector<int> ranks_at(const RunPlan& plan, std::uint32_t position) {
   return ranks;
 }
 
-/// A rank's number among those of its position.
+/// Returns a rank's number among those of its position.
 std::size_t number_at_position(const std::vector<int>& ranks, int rank) {
   return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
 }

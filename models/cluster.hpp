@@ -69,8 +69,10 @@ class Network {
   /// activation channels, which matters only where each channel has its own capacity. Precondition:
   /// the two are joined.
   Route route(int from, int to, bool backward);
-  /// What was measured of such a collective if all of its members are in the nodes of these GPUs.
+  /// Returns the price of such a collective among so many ranks that was measured in the node of
+  /// this GPU; none where nothing was measured.
   std::optional<CollectivePrice> measured(Collective what, int ranks, int gpu) const;
+  bool has_unlike_nodes() const { return !cluster_->groups.empty(); }
   bool same_node(int a, int b) const { return cluster_->node_of(a) == cluster_->node_of(b); }
   /// The route of copies between a GPU and the memory of its host. Precondition: its node has a
   /// PCIe tree.

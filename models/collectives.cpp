@@ -446,11 +446,15 @@ namespace {
 /// Takes what was measured of a phase within nodes: its flows occupy the links for as long as its
 /// bytes took, whose number stays what it is.
 void take_measured(const CollectivePhase& phase, Transfer::Phase& priced, const Network& network) {
-  if (phase.members < 2 || phase.flows.empty()) return;
-  for (const CollectiveFlow& flow : phase.flows)
+  if (phase.members < 2 || phase.flows.empty() || priced.s_per_byte == 0) return;
+  std::optional<CollectivePrice> measured;
+  for (const CollectiveFlow& flow : phase.flows) {
     if (!network.same_node(flow.from, flow.to)) return;
-  const auto measured = network.measured(phase.what, phase.members, phase.flows[0].from);
-  if (!measured) return;
+    if (measured && !network.has_unlike_nodes()) continue;
+    const auto here = network.measured(phase.what, phase.members, flow.from);
+    if (!here) return;
+    if (!measured || here->s_per_byte > measured->s_per_byte) measured = here;  // the slowest
+  }
   priced.pace = measured->s_per_byte / priced.s_per_byte;
   for (LinkFlow& flow : priced.flows) flow.bytes *= priced.pace;
   priced.latency_s = measured->call_s;

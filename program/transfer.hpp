@@ -36,7 +36,7 @@ struct CollectivePrice {
   auto operator<=>(const CollectivePrice&) const = default;
 
   double seconds(double bytes, double calls = 1) const {
-    if (join == 1 || bytes <= 0) return calls * call_s + bytes * s_per_byte;
+    if (join == 1 || bytes <= 0 || calls <= 0) return calls * call_s + bytes * s_per_byte;
     const double flow_s = bytes / calls * s_per_byte;
     return calls * std::pow(std::pow(call_s, join) + std::pow(flow_s, join), 1 / join);
   }
@@ -54,7 +54,9 @@ struct Transfer {
     double latency_s = 0;
     double s_per_byte = 0;  ///< of the bytes of the Transfer, its links for itself
     double join = 1;        ///< of latency and bytes (CollectivePrice)
-    double pace = 1;        ///< what its flows occupy the links with, over the bytes that move
+    /// The bytes of its flows have been multiplied by it, so that they take what was measured:
+    /// divided by it they are those that move.
+    double pace = 1;
 
     CollectivePrice price() const { return {latency_s, s_per_byte, join}; }
     /// Returns the seconds from its last flow's end to its own.

@@ -36,7 +36,7 @@ class Sampler {
                  r.iteration_time_s.value_or(r.makespan_s / simulation_.program.updates(0)),
              .bubble_fraction = r.bubble_fraction,
              .tokens_per_s = r.tokens_per_s.value_or(0),
-             .feasible = r.infeasible_because.empty() && r.stalled_because.empty()};
+             .feasible = r.infeasible_because.empty()};
     for (const DeviceResult& d : r.devices)
       s.peak_bytes = std::max(s.peak_bytes, d.memory.use.total());
     return s;
@@ -94,7 +94,9 @@ SampleStudy study_samples(const Scenario& scenario, EngineChoice engine, int cou
   SampleStudy study{.n = count, .differ = samples_differ(scenario)};
   const std::vector<Sample> samples = all_samples(scenario, engine, study.differ ? count : 1);
   const bool most = true, least = false;
-  study.infeasible = static_cast<int>(std::ranges::count(samples, false, &Sample::feasible));
+  const int drawn = static_cast<int>(samples.size());  // one stands for all where none differs
+  study.infeasible =
+      count / drawn * static_cast<int>(std::ranges::count(samples, false, &Sample::feasible));
   study.iteration_time_s =
       quantiles(samples, most, [](const Sample& s) { return s.iteration_time_s; });
   study.bubble_fraction =

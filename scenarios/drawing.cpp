@@ -182,7 +182,7 @@ double run_microbatches(const Parallelism& job) {
 
 /// Reports what would take minutes to draw.
 void check_draws(const Specification& spec, const Parallelism& job, const TransformerSpec& model,
-                  const DocumentsSpec& documents) {
+                 const DocumentsSpec& documents) {
   constexpr double kMost = 1e8;
   double tokens = 0, often = 0;
   for (std::size_t i = 0; i < documents.lengths.size(); ++i) {
@@ -247,7 +247,8 @@ bool samples_differ(const Scenario& s) {
 
 namespace {
 
-/// Rounding apart, as many for every GPU is as many.
+/// Returns 1 for a load that differs from it by rounding alone, so that balanced loads cost to the
+/// last bit what they did.
 double snapped(double load) { return std::abs(load - 1) < 1e-9 ? 1 : load; }
 
 /// What each microbatch and device has of its own, in steps of a quarter of a per cent, so that few

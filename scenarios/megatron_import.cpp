@@ -3,36 +3,23 @@
 
 #include "base/error.hpp"
 #include "base/suggest.hpp"
-#include "base/json.hpp"
 #include "base/numbers.hpp"
 #include "models/layout_string.hpp"
-#include "scenarios/foreign_experts.hpp"
-#include "scenarios/document.hpp"
 #include "scenarios/flag_files.hpp"
 #include "scenarios/import_notes.hpp"
 #include "scenarios/job_cluster.hpp"
 #include "scenarios/import_tables.hpp"
+#include "scenarios/megatron_model.hpp"
 #include "scenarios/megatron_programs.hpp"
-#include "scenarios/scenario.hpp"
-#include "scenarios/shell_words.hpp"
-#include "scenarios/vocabularies.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
-#include <cctype>
-#include <filesystem>
 #include <optional>
 
 namespace penstock {
 namespace {
-
-/// Bytes of a number, by Megatron-LM's name of its type.
-double bytes_of_type(const std::string& type) {
-  return type == "fp8" ? 1 : type == "bf16" || type == "fp16" ? 2 : 4;
-}
 
 class Import : public ImportNotes {
  public:
@@ -50,8 +37,11 @@ class Import : public ImportNotes {
 
   std::string scenario() {
     refuse_other_models(programs_, *this, origin_);
-    bert_ = trains_bert(programs_, *this);
-    std::string model_part = model();  // first: it counts the layers
+    const bool bert = trains_bert(programs_, *this);
+    MegatronModel model = model_of_flags(*this, {given_model_, stack_, deepspeed_, bert});
+    std::string model_part = std::move(model.text);
+    shape_ = std::move(model.shape);
+    layers_ = model.layers;
     const std::string other_parts = rest() + routing();
     model_part += missing("  ");
     const std::string head = ImportNotes::head(origin_);
@@ -64,438 +54,6 @@ class Import : public ImportNotes {
   /// Adds an error: what Megatron-LM itself would not start.
   void refuse_job(const std::string& why) {
     errors_.push_back({{origin_, 0, 0}, why + ", which Megatron-LM refuses", "", 1, 0});
-  }
-
-  std::int64_t size(const char* flag, const char* key) {
-    const auto value = number(flag, key);
-    if (!value) ask(flag, "--model config.json|NAME, which gives the sizes of the model");
-    return value.value_or(1);
-  }
-
-  std::string model() {
-    std::optional<std::int64_t> length = number("seq-length", "model.seq_length");
-    if (!length) length = number("encoder-seq-length", "model.seq_length");
-    if (!length) ask("seq-length");
-    shape_.seq_length = length.value_or(1);
-    std::string out = given_model_.empty() ? sizes() : base();
-    out += fmt::format("  seq_length: {}\n  flash_attention: {}\n", length.value_or(1), flash());
-    const bool bf16 = has("bf16", "model.precision: mixed-bf16");
-    const bool fp16 = has("fp16", "model.precision: mixed-fp16") && !bf16;
-    if (!bf16 && !fp16) assume("model.precision: fp32, as neither --bf16 nor --fp16 is given");
-    out += fmt::format("  precision: {}\n", precision(bf16   ? "mixed-bf16"
-                                                      : fp16 ? "mixed-fp16"
-                                                             : "fp32"));
-    return out + bytes(bf16, fp16);
-  }
-
-  /// Returns the types of products: --fp8-format or --fp4-format asks for Transformer Engine's,
-  /// --fp8-recipe says how they are scaled (megatron/core/enums.py: Fp8Recipe; delayed by default).
-  std::string precision(const std::string& own) {
-    bool narrow =
-        has("fp8-format", "model.precision") && word("fp8-format", "model.precision") != "none";
-    for (const char* early : {"fp8-hybrid", "fp8-e4m3"})
-      narrow = has(early, "model.precision") || narrow;
-    const bool of_4_bits = has("fp4-format", "model.precision");
-    if (!narrow && !of_4_bits) return own;
-    const std::string recipe = lower_case(word("fp8-recipe", "model.precision"));
-    word("fp4-recipe", "model.precision");
-    std::string type = of_4_bits                ? "nvfp4"
-                       : recipe == "tensorwise" ? "fp8-current"
-                       : recipe == "blockwise"  ? "fp8-block"
-                       : recipe == "mxfp8"      ? "mxfp8"
-                                                : "fp8";
-    if (recipe == "custom") assume("model.precision: fp8 (its recipe is Python's and not read)");
-    std::string more;
-    const auto add = [&](std::initializer_list<const char*> flags, const std::string& text) {
-      bool given = false;
-      for (const char* flag : flags) given = has(flag, "model.precision") || given;
-      if (given) more += ", " + text;
-    };
-    add({"fp8-dot-product-attention", "fp8-multi-head-attention"}, "attention: " + type);
-    add({"fp8-output-proj"}, "head: " + type);
-    add({"fp8-param-gather", "fp8-param", "fp8-params", "fp4-param", "fp4-param-gather"},
-        "linear_weights: narrow");
-    const auto first = number("num-layers-at-start-in-bf16", "model.precision");
-    const auto last = number("num-layers-at-end-in-bf16", "model.precision");
-    if (has("first-last-layers-bf16", "model.precision"))
-      more += fmt::format(", first_wide_layers: {}, last_wide_layers: {}", first.value_or(1),
-                          last.value_or(1));
-    if (own == "mixed-bf16") {
-      if (more.empty()) return type;
-      return fmt::format("{{base: {}{}}}", type, more);
-    }
-    return fmt::format("{{base: {}, attention_projections: {}, mlp: {}, experts: {}{}}}", own, type,
-                       type, type, more);
-  }
-
-  /// The model of --model, whatever sizes there are beside it.
-  std::string base() {
-    const TransformerSpec spec = load_model(given_model_);
-    layers_ = spec.num_layers;
-    shape_ = spec;
-    for (const char* flag : {"num-layers", "hidden-size", "ffn-hidden-size", "num-attention-heads",
-                             "group-query-attention", "num-query-groups", "num-key-value-heads",
-                             "kv-channels", "vocab-size", "padded-vocab-size", "pad-vocab-size-to",
-                             "tokenizer-type", "tokenizer-model", "swiglu",
-                             "untie-embeddings-and-output-weights", "use-checkpoint-args"})
-      has(flag, "nothing: --model says it");
-    const bool is_file = std::filesystem::is_regular_file(given_model_);
-    return fmt::format(
-        "model:\n  base: {}\n",
-        Json(is_file ? std::filesystem::absolute(given_model_).string() : given_model_).dump());
-  }
-
-  std::string sizes() {
-    TransformerSpec& m = shape_;
-    layers_ = size("num-layers", "model.num_layers");
-    m.num_layers = static_cast<int>(layers_);
-    m.hidden_size = size("hidden-size", "model.hidden_size");
-    m.num_attention_heads = size("num-attention-heads", "model.num_attention_heads");
-    const bool gated = has("swiglu", "model.family: llama");
-    m.family = bert_ ? Family::bert : gated ? Family::llama : Family::gpt;
-    const auto given = number("ffn-hidden-size", "model.ffn_hidden_size");
-    // Megatron-LM's defaults (megatron/training/arguments.py, validate_args).
-    const std::int64_t dense = given.value_or(
-        gated && !deepspeed_ ? m.hidden_size * 4 * 2 / 3 / 64 * 64 : 4 * m.hidden_size);
-    if (dense == 0) ask("ffn-hidden-size");
-    if (!given && dense > 0)
-      assume(fmt::format("model.ffn_hidden_size: {} (Megatron-LM's default, no ffn-hidden-size)",
-                         dense));
-    m.ffn_hidden_size = dense;
-    m.num_query_groups = groups();
-    const std::string latents = latent_attention();
-    m.tie_embeddings = !has("untie-embeddings-and-output-weights", "model.tie_embeddings: false");
-    m.vocab_size = vocabulary();
-    std::string out = fmt::format(
-        "model:\n  family: {}\n  num_layers: {}\n  hidden_size: {}\n  ffn_hidden_size: {}\n"
-        "  num_attention_heads: {}\n",
-        bert_   ? "bert"
-        : gated ? "llama"
-                : "gpt",
-        layers_, m.hidden_size, m.ffn_hidden_size, m.num_attention_heads);
-    if (m.num_query_groups != m.num_attention_heads)
-      out += fmt::format("  num_query_groups: {}\n", m.num_query_groups);
-    out += (latents.empty() ? head_width() : latents) + unusual_layers(gated) + experts(dense);
-    if (const std::int64_t further = count_of("mtp-num-layers", "model.mtp_layers"); further > 0)
-      out += fmt::format("  mtp_layers: {}\n", further);
-    return out +
-           fmt::format("  vocab_size: {}\n  tie_embeddings: {}\n", m.vocab_size, m.tie_embeddings);
-  }
-
-  /// Megatron-DeepSpeed has no switch for it, only the number.
-  std::int64_t groups() {
-    const auto of_deepspeed = number("num-key-value-heads", "model.num_query_groups");
-    if (of_deepspeed) return *of_deepspeed;
-    const bool grouped = has("group-query-attention", "model.num_query_groups");
-    const auto given = number("num-query-groups", "model.num_query_groups");
-    if (given && !grouped) has("num-query-groups", "nothing, without --group-query-attention");
-    return grouped ? given.value_or(1) : shape_.num_attention_heads;
-  }
-
-  std::string head_width() {
-    const auto width = number("kv-channels", "model.head_dim");
-    if (!width) return "";
-    const std::int64_t usual = shape_.hidden_size / shape_.num_attention_heads;
-    if (*width == usual) {
-      has("kv-channels", "hidden-size / num-attention-heads");
-      return "";
-    }
-    return fmt::format("  head_dim: {}\n", *width);
-  }
-
-  /// What of a layer is not as its family has it.
-  std::string unusual_layers(bool gated) {
-    std::string out;
-    const auto say = [&](const char* key, const char* value) {
-      out += fmt::format("  {}: {}\n", key, value);
-    };
-    const auto is = [&](const char* flag, const char* meaning, const char* key, const char* value) {
-      if (has(flag, meaning)) say(key, value);
-    };
-    // Megatron-LM's defaults are those of GPT-2, whatever the MLP (megatron/training/arguments.py);
-    // but who asks for a gated MLP and says nothing of these means a llama, which a line says.
-    std::string silent;
-    const auto means_llama = [&](bool says, const char* what) {
-      if (says || !gated) return false;
-      silent += (silent.empty() ? "" : ", ") + std::string(what);
-      return true;
-    };
-    const std::string positions = lower_case(word("position-embedding-type", "model.positions") +
-                                             word("pos-emb", "model.positions"));
-    const std::string norm =
-        lower_case(word("normalization", "model.norm") + word("norm", "model.norm"));
-    const bool rotary = positions.starts_with("ro") || positions == "yarn" ||
-                        has("use-rotary-position-embeddings", "model.positions: rotary");
-    const bool absent =
-        positions == "none" || (positions.empty() && mentions("no-position-embedding"));
-    const std::string_view place = rotary                                         ? "rotary"
-                                   : absent                                       ? "none"
-                                   : positions == "alibi"                         ? "alibi"
-                                   : means_llama(!positions.empty(), "positions") ? "rotary"
-                                                                                  : "learned";
-    if (place != (gated ? "rotary" : "learned")) say("positions", place.data());
-    out += position_rows(place == "learned");
-    const bool rms = norm == "rmsnorm" || means_llama(!norm.empty(), "norm");
-    if (rms != gated) say("norm", rms ? "rms" : "layer");
-    const bool unbiased = has("disable-bias-linear", "model.biases: none");
-    const bool of_qkv = has("add-qkv-bias", "model.biases: qkv");
-    const bool bare = unbiased || means_llama(false, "biases");
-    const std::string_view biases = !bare ? "all" : of_qkv ? "qkv" : "none";
-    if (!silent.empty())
-      assume(
-          fmt::format("model.family: llama ({} as a llama has them; no --position-embedding-type, "
-                      "--normalization or --disable-bias-linear says it)",
-                      silent));
-    if (biases != (gated ? "none" : "all")) say("biases", biases.data());
-    out += dropout(gated) + window();
-    if (shape_.latent)  // the norms of its latents, which it always has here
-      has("qk-layernorm", "model.latent_attention");
-    else
-      is("qk-layernorm", "model.qk_norm: head", "qk_norm", "head");
-    is("gpt-j-residual", "model.parallel_residual: true", "parallel_residual", "true");
-    return out;
-  }
-
-  /// Of a learned table that is longer than the sequences.
-  std::string position_rows(bool learned) {
-    if (!learned) return "";
-    const auto rows =
-        parse_number<std::int64_t>(word("max-position-embeddings", "model.position_rows"));
-    if (rows && *rows > shape_.seq_length) return fmt::format("  position_rows: {}\n", *rows);
-    ignore("max-position-embeddings");
-    return "";
-  }
-
-  /// Megatron-LM's default is 0.1 of both; a llama of ours has none unless a flag says so.
-  std::string dropout(bool gated) {
-    int given = 0, zero = 0;
-    for (const char* flag : {"hidden-dropout", "attention-dropout"}) {
-      const std::string text = word(flag, "model.dropout");
-      given += text.empty() ? 0 : 1;
-      zero += !text.empty() && parse_number<double>(text) == 0.0 ? 1 : 0;
-    }
-    if (!gated && zero == 2) return "  dropout: false\n";
-    return gated && given > zero ? "  dropout: true\n" : "";
-  }
-
-  /// A window of W tokens to the left, and each token's own: --window-size W,0.
-  std::string window() {
-    std::string text =
-        fmt::format("{}", fmt::join(words("window-size", "model.sliding_window"), ","));
-    std::erase_if(text,
-                  [](char c) { return c == '(' || c == ')' || c == '[' || c == ']' || c == ' '; });
-    const auto left = parse_number<std::int64_t>(text.substr(0, text.find(',')));
-    if (!left || *left < 0 || *left > 1'000'000 || !text.ends_with(",0")) {
-      unless_one("window-size", text.starts_with("-1,") ? 1 : 2);
-      return "";
-    }
-    std::string out = fmt::format("  sliding_window: {}\n", *left + 1);
-    const std::string every = word("window-attn-skip-freq", "model.full_attention_every");
-    const auto layers = parse_number<std::int64_t>(every);
-    if (layers && *layers > 0 && *layers <= 1'000'000)
-      out += fmt::format("  full_attention_every: {}\n", *layers);
-    else if (!every.empty())
-      unless_one("window-attn-skip-freq", 2);
-    return out;
-  }
-
-  bool flash() {
-    bool flash = false;
-    for (const char* flag : {"use-flash-attn", "use-flash-attn-v1", "use-flash-attn-v2",
-                             "use-flash-attn-triton", "use-flash-attn-builder"})
-      flash = has(flag, "model.flash_attention: true") || flash;
-    // Of Transformer Engine's kernels flash and cuDNN's fused one keep no probabilities.
-    const std::string backend = lower_case(word("attention-backend", "model.flash_attention"));
-    if (backend.ends_with("unfused") || backend == "local") return false;
-    if (backend.empty() || backend == "auto") ignore("attention-backend");
-    // Transformer Engine, which is the default, has it; of 2021's flags none knows it.
-    const std::string implementation = word("transformer-impl", "model.flash_attention");
-    if (flash || implementation == "transformer_engine") return true;
-    for (const char* old : {"checkpoint-activations", "activations-checkpoint-method",
-                            "model-parallel-size", "ddp-impl", "DDP-impl"})
-      if (mentions(old) && !deepspeed_) {
-        assume(fmt::format("model.flash_attention: false (--{} is of a time before it)", old));
-        return false;
-      }
-    if (deepspeed_ || implementation == "local" || mentions("use-legacy-models")) return false;
-    assume("model.flash_attention: true (Transformer Engine's; no --transformer-impl local)");
-    return true;
-  }
-
-  /// Returns a number that may be 0 or none, which mean nothing.
-  std::int64_t count_of(const char* flag, const char* key) {
-    const std::int64_t count = parse_number<std::int64_t>(word(flag, "")).value_or(0);
-    if (count <= 0) {
-      ignore(flag);
-      return 0;
-    }
-    return number(flag, key).value_or(0);
-  }
-
-  /// Returns the keys of latent attention, with Megatron-LM's defaults (MLATransformerConfig).
-  std::string latent_attention() {
-    const char* const key = "model.latent_attention";
-    if (!has("multi-latent-attention", key)) return "";
-    const auto size = [&](const char* flag, std::int64_t usual) {
-      return number(flag, key).value_or(usual);
-    };
-    const LatentAttention latent{count_of("q-lora-rank", key), size("kv-lora-rank", 32),
-                                 size("qk-pos-emb-head-dim", 64), size("qk-head-dim", 128),
-                                 size("v-head-dim", 128)};
-    shape_.latent = latent;
-    shape_.num_query_groups = shape_.num_attention_heads;
-    for (const char* flag : {"kv-channels", "group-query-attention", "num-query-groups"})
-      has(flag, "nothing, with latent attention");
-    return fmt::format(
-        "  latent_attention: {{q_rank: {}, kv_rank: {}, rope_dim: {}, nope_dim: {}, value_dim: "
-        "{}}}\n",
-        latent.q_rank, latent.kv_rank, latent.rope_dim, latent.nope_dim, latent.value_dim);
-  }
-
-  /// Returns the keys of experts, with Megatron-LM's defaults.
-  std::string experts(std::int64_t dense) {
-    const std::vector<std::string> counts = words("num-experts", "model.num_experts");
-    const auto count = number("num-experts", "model.num_experts");
-    if (count.value_or(1) <= 1) {
-      for (const char* flag : {"num-experts", "expert-interval", "topk"}) unless_one(flag, 1);
-      return "";
-    }
-    if (std::ranges::adjacent_find(counts, std::ranges::not_equal_to{}) != counts.end())
-      for (const Leaves memory : {Leaves::more, Leaves::less})
-        leave_out("layers with other numbers of experts", memory);
-    Experts e;
-    e.count = static_cast<int>(std::min<std::int64_t>(*count, 1'000'000));
-    e.top_k = static_cast<int>(std::clamp<std::int64_t>(
-        number({"moe-router-topk", "topk"}, "model.experts_per_token").value_or(deepspeed_ ? 1 : 2),
-        1, e.count));
-    e.width = number("moe-ffn-hidden-size", "model.expert_ffn_hidden_size").value_or(dense);
-    e.shared_width =
-        number("moe-shared-expert-intermediate-size", "model.shared_expert_ffn_hidden_size")
-            .value_or(0);
-    e.shared_gate = has("moe-shared-expert-gate", "model.shared_expert_gate: true");
-    std::string out =
-        fmt::format("  num_experts: {}\n  experts_per_token: {}\n  expert_ffn_hidden_size: {}\n",
-                    e.count, e.top_k, e.width);
-    if (e.shared_width > 0)
-      out += fmt::format("  shared_expert_ffn_hidden_size: {}\n", e.shared_width);
-    if (e.shared_gate) out += "  shared_expert_gate: true\n";
-    if (const auto groups = number("moe-router-num-groups", "model.expert_groups"))
-      out += fmt::format("  expert_groups: {}\n  groups_per_token: {}\n", *groups,
-                         number("moe-router-group-topk", "model.groups_per_token").value_or(1));
-    const char* const flag = "moe-layer-freq";
-    std::string freq = fmt::format("{}", fmt::join(words(flag, "model.first_dense_layers"), ""));
-    if (freq.empty() && deepspeed_) {  // microsoft/Megatron-DeepSpeed, megatron/arguments.py
-      freq = word("expert-interval", "model.expert_layer_every");
-      if (freq.empty()) assume("model.expert_layer_every: 2 (its default, no expert-interval)");
-      if (freq.empty()) freq = "2";
-    }
-    if (!freq.empty()) {
-      const auto has_experts =
-          layer_pattern(freq, static_cast<int>(std::min<std::int64_t>(layers_, 100'000)));
-      const auto rule = has_experts && static_cast<std::int64_t>(has_experts->size()) == layers_
-                            ? expert_layers(*has_experts)
-                            : std::nullopt;
-      if (!rule) {
-        unmodelled(flag, "layers with experts are all behind the first dense ones, or every n-th");
-      } else {
-        e.first_dense = rule->first_dense;
-        e.every = rule->every;
-        if (e.first_dense > 0) out += fmt::format("  first_dense_layers: {}\n", e.first_dense);
-        if (e.every > 1) out += fmt::format("  expert_layer_every: {}\n", e.every);
-      }
-    }
-    shape_.experts = e;
-    return out;
-  }
-
-  std::int64_t vocabulary() {
-    const char* const key = "model.vocab_size";
-    const auto padded = number({"padded-vocab-size", "pad-vocab-size-to"}, key);
-    const auto given = number("vocab-size", key);
-    std::vector<std::string> names;
-    for (const char* flag : {"tokenizer-model", "tokenizer-name-or-path", "vocab-file",
-                             "patch-tokenizer-type", "tokenizer-type"})
-      if (mentions(flag)) names.push_back(word(flag, padded || given ? "" : key));
-    if (padded) return *padded;
-    if (given) return *given;
-    for (const std::string& name : names)
-      if (const auto known = vocabulary_of(name)) {
-        assume(fmt::format("{}: {} (of the tokenizer '{}': models/tokenizers/vocabularies.yaml)",
-                           key, *known, as_comment(name)));
-        return *known;
-      }
-    ask("vocab-size", "--model config.json|NAME, which gives the sizes of the model");
-    return 1;
-  }
-
-  /// What a parameter costs where it is not what the stack says.
-  std::string bytes(bool bf16, bool fp16) {
-    const bool mixed = bf16 || fp16;
-    const bool aware = has("use-precision-aware-optimizer", "model.bytes_per_parameter");
-    const auto type = [&](const char* flag) {
-      const std::string name = word(flag, aware ? "model.bytes_per_parameter" : "");
-      if (!aware) unless_one(flag, name.empty() || name == "fp32" ? 1 : 2);
-      return aware && !name.empty() ? bytes_of_type(name) : 4;
-    };
-    const StackSpec stack = load_stack(stack_);
-    const double in_32 = mixed ? stack.gradient_bytes.value_or(4) : 4;
-    const double usual = fp16 ? stack.fp16_gradient_bytes.value_or(in_32) : in_32;
-    const double main_gradients = type("main-grads-dtype");
-    const bool reduced_in_16 = has("grad-reduce-in-bf16", "model.bytes_per_parameter.gradients");
-    const bool summed_in_32 = has("accumulate-allreduce-grads-in-fp32",
-                                  fp16 ? "model.bytes_per_parameter.gradients" : "");
-    double gradients = in_32;
-    // Megatron-LM sums gradients in fp32 by itself with --bf16 alone (validate_args).
-    if ((mixed && reduced_in_16) || (fp16 && !summed_in_32) || main_gradients < 4) gradients = 2;
-    if (deepspeed_) {  // which keeps 16 bits, and the 32 of the part that it steps
-      const std::string type = word("grad-accum-dtype", "model.bytes_per_parameter.gradients");
-      gradients = mixed && (type == "bf16" || type == "fp16") ? 2 : usual;
-    }
-    const double master = mixed ? type("main-params-dtype") : 0;
-    const double moments = type("exp-avg-dtype") + type("exp-avg-sq-dtype");
-    const double optimizer = optimizer_bytes(master, moments);
-    if (gradients == usual && optimizer == (mixed ? 12 : 8)) return "";
-    return fmt::format("  bytes_per_parameter: {{weights: {}, gradients: {}, optimizer: {:.4g}}}\n",
-                       mixed ? 2 : 4, gradients, optimizer);
-  }
-
-  /// Master weights, and one or two moments.
-  double optimizer_bytes(double master, double moments) {
-    const std::string name = lower_case(word("optimizer", ""));
-    if (name.empty() || name == "adam" || name == "adamw" || name.ends_with("fused_adam") ||
-        name == "fusedadam" || name == "cpu_adam") {
-      ignore("optimizer");
-      return master + moments;
-    }
-    const char* const key = "model.bytes_per_parameter.optimizer";
-    if (name == "sgd") {  // --sgd-momentum is 0.9 by default
-      has("optimizer", key);
-      const std::string momentum = word("sgd-momentum", key);
-      return master + (momentum == "0" || momentum == "0.0" ? 0 : 4);
-    }
-    if (name == "lion") {  // Chen et al., arXiv:2302.06675: one momentum
-      has("optimizer", key);
-      return master + 4;
-    }
-    if (name == "muon" || name == "dist_muon") {
-      // Of matrices in layers one momentum, of all others Adam's two moments (Liu et al.,
-      // arXiv:2502.16982, section 2.1).
-      has("optimizer", key);
-      const double matrices =
-          static_cast<double>(layers_) * static_cast<double>(shape_.layer_matrix_parameters());
-      const double ends = (shape_.tie_embeddings ? 1 : 2) * static_cast<double>(shape_.vocab_size) *
-                          static_cast<double>(shape_.hidden_size);
-      const double share = matrices / (matrices + ends);
-      assume(
-          fmt::format("{}: Muon's momentum for {:.1f} % of the parameters, the matrices of "
-                      "layers, Adam's two moments for the others: their mean",
-                      key, 100 * share));
-      return master + moments - 4 * share;
-    }
-    unmodelled("optimizer", "its state is taken for Adam's");
-    leave_out(fmt::format("the state of {}", name), Leaves::more);
-    leave_out(fmt::format("the state of {}", name), Leaves::less);
-    return master + moments;
   }
 
   std::string schedule_of(std::int64_t stages, bool interleaved) {
@@ -956,7 +514,7 @@ class Import : public ImportNotes {
   std::vector<std::string> programs_;
   JobCluster cluster_;
   std::string given_model_;
-  bool deepspeed_, bert_ = false;
+  bool deepspeed_;
   std::string stack_;
   std::vector<Diagnostic> errors_;
   TransformerSpec shape_;

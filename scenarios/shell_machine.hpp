@@ -78,6 +78,7 @@ struct ShellLaunch {
   ShellWords words;
   ShellPlace place;
   bool repeats = false;  ///< in a loop of which it is not known how often it runs
+  std::map<std::string, std::string> environment{};  ///< Transformer Engine's variables (NVTE_*)
 };
 
 /// The words that a word becomes, while it is expanded.
@@ -206,6 +207,7 @@ class ShellMachine {
   void run_text(const ShellText& text, const Node& node);
   void run_file(int file, const ShellWords& arguments, const Node& node);
   void run_source(const ShellWords& words, const Node& node);
+  std::map<std::string, std::string> exported(const std::string& beginning) const;
   void add_environment(ShellWords& words) const;
   std::optional<std::filesystem::path> way_to(const ShellText& path) const;
   std::filesystem::path place_of(const std::filesystem::path& way) const;

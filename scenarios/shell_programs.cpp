@@ -65,10 +65,19 @@ void ShellMachine::run_program(const ShellWords& words, const Node& node) {
       ShellWords all = words;
       if (name == "run_train.sh") add_environment(all);
       (name.starts_with("-") ? strays_ : launches_)
-          .push_back({std::move(all), node.all.place(), false});
+          .push_back({std::move(all), node.all.place(), false, exported("NVTE_")});
     }
   }
   now_.status = {Truth::unknown, name, {}};
+}
+
+/// Returns the variables with names that begin so which a program gets that is started here.
+std::map<std::string, std::string> ShellMachine::exported(const std::string& beginning) const {
+  std::map<std::string, std::string> out;
+  for (auto at = now_.variables.lower_bound(beginning);
+       at != now_.variables.end() && at->first.starts_with(beginning); ++at)
+    if (at->second.exported) out[at->first] = at->second.value.shown();
+  return out;
 }
 
 /// Adds what torchtitan's run_train.sh makes of its environment, where it is not there to be read.

@@ -536,8 +536,7 @@ ScriptLaunch script_launch(std::string_view text, const std::string& origin,
   out.options = std::move(found[taken].second);
   out.command = command_of(found[taken]);
   for (const auto& [name, document] : machine.written()) out.written[name] = document.shown();
-  for (const auto& [name, variable] : machine.state().variables)
-    if (variable.exported) out.exported[name] = variable.value.shown();
+  out.exported = found[taken].first->environment;
   if (found.size() > 1) {
     std::vector<std::string> others;
     for (std::size_t i = 0; i < found.size(); ++i) {

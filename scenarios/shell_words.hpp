@@ -45,7 +45,7 @@ struct ScriptLaunch {
   std::string none;                ///< why there is no launch, where that is so and can be told
   std::vector<std::string> notes;  ///< which of several launches it is, options that are none's
   std::map<std::string, std::string> written;   ///< files that the script writes, by their names
-  std::map<std::string, std::string> exported;  ///< variables that programs get
+  std::map<std::string, std::string> exported;  ///< NVTE_* variables that the launch gets
 };
 
 /// The options of the launch that `counts`, in their order; one that stands several times is there

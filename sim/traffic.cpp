@@ -258,9 +258,13 @@ void Traffic::add_collectives(const AxisCollective& of, const Program& program,
   if (of.axis == Axis::expert && mesh.expert < 2) return;
   if (!host && !by_position && mesh.size(of.axis) == 1) return;
   ranks_[index(static_cast<int>(of.axis))] = std::max(2, ranks(of.axis));
+  const bool measured =
+      !cluster.measured.empty() || std::ranges::any_of(cluster.groups, [](const NodeGroup& group) {
+        return !group.node.measured.empty();
+      });
   const auto alike = std::ranges::find_if(collectives_, [&](const AxisCollective& known) {
     return !host && known.axis == of.axis && flows_alike(known.what, of.what) &&
-           cluster.measured.empty();  // a library takes its own time for each
+           !measured;  // a library takes its own time for each
   });
   const std::optional<std::uint32_t> known =
       alike == collectives_.end() ? std::nullopt : std::optional(collective_of(0, *alike));

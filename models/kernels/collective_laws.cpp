@@ -52,7 +52,7 @@ CollectivePrice best_law(const KernelPoints& points) {
 
 std::vector<MeasuredCollective> collective_laws(const KernelTimes& times, double bytes_per_s) {
   std::vector<MeasuredCollective> laws;
-  if (!times.link_bytes_per_s || bytes_per_s <= 0) return laws;
+  if (!times.link_bytes_per_s || bytes_per_s <= 0 || std::isinf(bytes_per_s)) return laws;
   for (const KernelPoints& points : times.collectives) {
     const auto kind = std::ranges::find(kMeasured, std::string_view(points.op),
                                         &std::pair<std::string_view, Collective>::first);

@@ -79,13 +79,12 @@ double stash_bytes(const StagePart& part, const Held& stash) {
 Understood understood_of(const Scenario& base, const std::vector<std::string>& kept_keys) {
   const auto known = [](const std::string& key) {
     return place_of_choice("optimizer_sync|reduction|expert_exchange|narrow_dispatch", key)
-        .has_value();  // what tokens are sent is none of the bounds
+        .has_value();  // no bound counts exchanges of tokens, so how they are sent changes none
   };
   if (!std::ranges::all_of(kept_keys, known)) return Understood::work;
   const std::pair<bool, Understood> features[] = {
-      {base.transformer && base.transformer->experts.has_value(),
-       Understood::cuts},                                    // layers differ
-      {base.profile.has_value(), Understood::cuts},          // layers differ
+      {base.transformer && base.transformer->experts, Understood::cuts},  // as the next
+      {base.profile.has_value(), Understood::cuts},                       // layers differ
       {base.layer_profile.has_value(), Understood::layers},  // some is taken once per stage
   };
   Understood least = Understood::orders;
@@ -276,7 +275,8 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
   const StagePart& first = time.part(0, 1);
   const double last_s = flushes ? first.step_s + reduce_s(family, first.reduced_bytes) : 0;
   const bool single = steps_.single_layers() && all.size() > 1;
-  const double added_s = single ? least_added_s(family.shape) : 0;
+  const bool alike = understood_ > Understood::cuts;  // what each layer frees and adds is known
+  const double added_s = single && alike ? least_added_s(family.shape) : 0;
   const auto fits = [&](const Level& level, std::size_t d, int before, int n) {
     if (capacity_ == kInfinite) return true;
     return holds(level.held->part(before, n), stash.held_on(d));
@@ -299,6 +299,8 @@ Bound Bounds::of_line(const PlanFamily& family, const std::vector<int>& most, Ca
     const auto level = std::ranges::find_if(all, [&](const Level& l) {  // the fastest that fits
       return fits(l, at, before, n);
     });
+    if (level != all.begin() && single && !alike)
+      return level == all.end() ? kInfinite : cost_at(time.part(before, n), d, before);
     if (level != all.begin() && single) {
       StagePart part = time.part(before, n);
       const int again =
@@ -543,7 +545,7 @@ Candidate Bounds::balanced(const PlanFamily& family, const std::vector<int>& mos
   };
   std::map<std::pair<Held, int>, std::size_t> known;
   std::map<std::pair<Held, int>, int> known_again;
-  const bool single = steps_.single_layers() && all.size() > 1;
+  const bool single = steps_.single_layers() && all.size() > 1 && understood_ > Understood::cuts;
   const double added_s = single ? least_added_s(family.shape) : 0;
   /// Of single layers what those add that must be recomputed.
   const auto again_s = [&](std::size_t d) {

@@ -61,6 +61,14 @@ std::vector<int> around(int first, int count, int layers, std::size_t& at) {
   return out;
 }
 
+/// Returns whether layers that are no ends differ: those of a profile, or dense ones among others
+/// with experts.
+bool differ_in_the_middle(const Scenario& base) {
+  const bool experts = base.transformer && base.transformer->experts;
+  return base.profile || (experts && (base.transformer->experts->first_dense > 1 ||
+                                      base.transformer->experts->every > 1));
+}
+
 }  // namespace
 
 void StagePart::take_less(const StagePart& other) {
@@ -76,10 +84,11 @@ StageTable::StageTable(const Problem& problem, const Key& key)
     : problem_(problem),
       key_(key),
       layers_(problem.layers()),
+      each_first_(differ_in_the_middle(problem.base())),
       device_(fastest(problem.base())),
       stack_(problem.base().stack) {
   const auto n = static_cast<std::size_t>(layers_);
-  parts_.resize((problem.base().profile ? n : std::size_t{3}) * (n + 1));
+  parts_.resize((each_first_ ? n : std::size_t{3}) * (n + 1));
   known_.resize(parts_.size());
   if (problem.base().profile) read_profile_use();
   const Cluster& cluster = problem.base().cluster;
@@ -121,9 +130,9 @@ void StageTable::read_profile_use() {
 }
 
 const StagePart& StageTable::part(int first, int count) {
-  // The layers of a transformer are alike: only the ends differ.
+  // Where layers are alike only the ends differ.
   int row = first;
-  if (!problem_.base().profile) {
+  if (!each_first_) {
     if (first > 0 && first + count < layers_) first = 1;
     row = first == 0 ? 0 : first + count == layers_ ? 2 : 1;
   }
@@ -137,9 +146,10 @@ const StagePart& StageTable::part(int first, int count) {
 }
 
 StagePart StageTable::lightest(int count) {
-  if (count <= layers_ - 2) return part(1, count);
+  if (count <= layers_ - 2 && !each_first_) return part(1, count);
   StagePart out = part(0, count);
-  out.take_less(part(layers_ - count, count));
+  for (int first = each_first_ ? 1 : layers_ - count; first <= layers_ - count; ++first)
+    out.take_less(part(first, count));
   return out;
 }
 

@@ -73,6 +73,7 @@ class StageTable {
   const Problem& problem_;
   Key key_;
   int layers_;
+  bool each_first_;  // whether runs of as many layers differ by where they begin
   DeviceSpec device_;
   StackSpec stack_;
   ByCollective<CollectivePrice> prices_{};  // among the tensor ranks

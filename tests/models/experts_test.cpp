@@ -241,7 +241,8 @@ TEST(Experts, KeepInFewBitsWhatActivationsReadAndAttentionMade) {
   const double narrow = Layer(model).kept(2, {}).bytes();
   // Of a token: inputs of activations in 8 bits for 16, attention's output in 12 for 16 and 8.
   double ups = 0, output = 0;
-  for (const Module& m : Layer(model).modules()) {
+  const Layer layer(model);
+  for (const Module& m : layer.modules()) {
     if (m.name == "experts_up" || m.name == "shared_up") ups += double(m.kept.divided);
     if (m.name == "projection") output += double(m.kept.divided);
   }

@@ -290,7 +290,7 @@ def measure(case, folder, recording):
     scenario.write_text(case.scenario(case.network.edges()))
     penstock("export", scenario, "--to", "program", "-o", program)
     if isinstance(case, ExpertCase):
-        program.write_text(json.dumps(case.changed(json.loads(program.read_text()))))
+        case.change_program(program)
     on_network(case.network.arguments(), [os.environ["PENSTOCK_RUN"], program, "--processes", "--pace", "on",
                                           "--record", recording])
     return assess(case, folder, recording)

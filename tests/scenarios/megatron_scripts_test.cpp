@@ -122,6 +122,9 @@ TEST(MegatronScripts, SwitchesOfTransformerEngineSayWhatAttentionKeeps) {
   EXPECT_FALSE(flash(off));
   EXPECT_TRUE(flash(off + "--attention-backend flash"));
   EXPECT_TRUE(flash("export NVTE_FLASH_ATTN=1 NVTE_FUSED_ATTN=0\n" + kJob));
+  // They are those that the launch gets.
+  EXPECT_FALSE(flash("NVTE_FLASH_ATTN=0 NVTE_FUSED_ATTN=0 " + kJob));
+  EXPECT_TRUE(flash(kJob + "\nexport NVTE_FLASH_ATTN=0 NVTE_FUSED_ATTN=0\n"));
 }
 
 TEST(MegatronScripts, ADefinedFlagIsAFlag) {

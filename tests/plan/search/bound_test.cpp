@@ -372,7 +372,9 @@ TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   Seen seen;
   const int kProblems = kSanitized ? 20 : kBrief ? 60 : 300;
   for (int i = 0; i < kProblems; ++i) {
-    const std::string model = i % 5 == 4 ? random_profile_rows(random) : random_model(random);
+    const std::string model = i % 5 == 4   ? random_profile_rows(random)
+                              : i % 7 == 3 ? random_mixture(random)
+                                           : random_model(random);
     const SmallProblem small = i % 3 == 0 ? random_problem(random, model)
                                           : with_batch(model + random_nodes(random), random);
     SCOPED_TRACE(small.text);

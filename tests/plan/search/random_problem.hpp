@@ -40,6 +40,19 @@ inline std::string random_model(std::mt19937_64& random) {
       between(random, 0, 1) == 1);
 }
 
+/// Of up to 12 layers, some of which have experts.
+inline std::string random_mixture(std::mt19937_64& random) {
+  return fmt::format(
+      "model: {{family: llama, num_layers: {}, hidden_size: {}, num_attention_heads: 4, "
+      "vocab_size: "
+      "{}, seq_length: {}, ffn_hidden_size: {}, precision: mixed-fp16, num_experts: 4, "
+      "experts_per_token: {}, expert_ffn_hidden_size: {}, first_dense_layers: {}, "
+      "expert_layer_every: {}}}\n",
+      between(random, 3, 12), 128 * between(random, 1, 3), between(random, 1, 40) * 100,
+      64 * between(random, 1, 4), 128 * between(random, 1, 12), between(random, 1, 2),
+      128 * between(random, 1, 8), between(random, 0, 2), between(random, 1, 2));
+}
+
 /// Memory from too little for anything to plenty.
 inline std::string random_device(std::mt19937_64& random) {
   return fmt::format(
