@@ -186,7 +186,8 @@ void check_draws(const Specification& spec, const Parallelism& job, const Transf
   constexpr double kMost = 1e8;
   double tokens = 0, often = 0;
   for (std::size_t i = 0; i < documents.lengths.size(); ++i) {
-    const double weight = documents.weights.empty() ? 1 : documents.weights[i];
+    // As many weights as lengths, or an error has been reported.
+    const double weight = i < documents.weights.size() ? documents.weights[i] : 1;
     tokens += weight * documents.lengths[i];
     often += weight;
   }

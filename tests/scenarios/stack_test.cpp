@@ -91,8 +91,10 @@ TEST(StackKey, SaysWhichNumberWasNotMeasuredOnTheDevice) {
   EXPECT_FALSE(said(kLlama + "stack: nanotron\n", "is assumed"));
   const std::string b200 = "model: llama-3-8b\ncluster: {base: dgx-b200, nodes: 2";
   EXPECT_FALSE(said(b200 + "}\nstack: megatron\n", "assumed")) << "its kernels were measured";
-  EXPECT_FALSE(said(b200 + "}\nstack: megatron-b200-node\n", "is assumed"));
-  EXPECT_TRUE(said(kLlama + "stack: megatron-b200-node\n", "is assumed"));
+  EXPECT_TRUE(said(b200 + "}\nstack: megatron-b200-node\n", "is assumed"));
+  EXPECT_FALSE(said(
+      b200 + ", device: {base: b200, matrix_efficiency: 48%}}\n" + "stack: megatron-b200-node\n",
+      "is assumed"));
 }
 
 TEST(StackKey, OverlapsTheReductionWhereThePipelineDoesNotSayIt) {
