@@ -92,7 +92,7 @@ DocumentStream::DocumentStream(const DocumentsSpec& spec, std::int64_t seq_lengt
     : spec_(spec), seq_length_(seq_length), stream_(stream) {
   double sum = 0;
   for (std::size_t i = 0; i < spec.lengths.size(); ++i)
-    up_to_.push_back(sum += spec.weights.empty() ? 1 : spec.weights[i]);
+    up_to_.push_back(sum += i < spec.weights.size() ? spec.weights[i] : 1);
 }
 
 std::int64_t DocumentStream::drawn() {
