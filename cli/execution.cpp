@@ -86,7 +86,7 @@ std::vector<ExchangeSeconds> exchanges_of(const Simulation& s) {
   return all;
 }
 
-/// Of pairs that exchange while one of them computes.
+/// Returns what pairs of ops exchange while one of them computes.
 std::vector<PairExchangeSeconds> pair_exchanges_of(const Simulation& s) {
   std::map<std::tuple<int, int, int, bool, bool, bool>, double> all;
   const Durations durations(s.input());

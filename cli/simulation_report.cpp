@@ -250,7 +250,7 @@ std::string links_section(const Result& r) {
   return section_text(section);
 }
 
-/// What `--samples` drew.
+/// Returns the section that shows what `--samples` drew.
 std::string samples_section(const SampleStudy& study) {
   const std::string note = study.differ
                                ? fmt::format("Over {}, the first of which the other sections show.",

@@ -35,7 +35,7 @@ struct ExchangeSeconds {
   bool stored = false;  ///< of microbatches of which nothing is recomputed
   double forward = 0, backward = 0, backward_input = 0, backward_weight = 0;
   double gathering = 0;  ///< of an F that gathers new weights (Op::gathers)
-  /// Of the seconds that F, and B or I, compute, those of experts, between two exchanges.
+  /// Holds the seconds that experts compute in F, B and I, between two exchanges.
   double experts_forward = 0, experts_backward = 0, experts_backward_input = 0;
 };
 
@@ -117,7 +117,7 @@ struct RunPlan {
   Compute compute = Compute::stand_in;
   TransformerSpec model;    ///< Compute::transformer only
   std::vector<int> layers;  ///< per virtual stage
-  /// What the biases of routers begin with, by expert, so that these choose unevenly; empty: 0.
+  /// Holds the first biases of routers, by expert, so that these choose unevenly; empty: 0.
   std::vector<double> router_start;
   std::int64_t microbatch_size = 1;
   PerStage<Recomputation> recompute = Recompute::none;  ///< by virtual stage

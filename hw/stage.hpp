@@ -78,7 +78,7 @@ struct StageBuffers {
   std::function<void(std::size_t piece)> piece_done = {};
   /// Exchanges with the ranks that share the stage; empty where there are none.
   std::function<void(const StageExchange&)> exchange = {};
-  /// Of a stage with experts: where the microbatch's tokens are, and how they get there; empty
+  /// Says where a microbatch's tokens are in a stage with experts, and how they get there; empty
   /// where this rank has all experts.
   TokenRoutes* routes = nullptr;
   std::function<void(const RowExchange&)> exchange_rows = {};

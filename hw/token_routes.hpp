@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-/// What the ranks of an expert group send one another, rank by rank: rows of `row_bytes`.
+/// Describes what the ranks of an expert group send one another, rank by rank: rows of `row_bytes`.
 struct RowExchange {
   enum class What : std::uint8_t { counts, to_experts, back };
   std::string_view name;  ///< "tokens"
@@ -24,7 +24,7 @@ struct RowExchange {
   std::vector<std::int64_t> sent, received;  ///< rows, by rank of the group
 };
 
-/// Of a microbatch on a stage: by layer.
+/// Holds the routes of a microbatch's tokens on a stage, layer by layer.
 class TokenRoutes {
  public:
   struct Layer {
