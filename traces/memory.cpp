@@ -161,7 +161,7 @@ class DeviceMemory {
   };
   struct OfStage {
     std::uint32_t stage;
-    std::array<Sums, 8> sums;  // [kind][stored]
+    std::array<Sums, 8> sums;                              // [kind][stored]
     std::map<std::uint32_t, std::array<Sums, 4>> drawn{};  // by costs of a microbatch
   };
 

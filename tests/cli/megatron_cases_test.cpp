@@ -81,7 +81,8 @@ TEST_F(MegatronCases, ZeroOneAndTheLaunchersNodesCount) {
   const Answer a = answer_of("mds-zero1.sh");
   EXPECT_NEAR(a.peak_gib(), 12.05, 0.25) << "with the optimizer's bytes divided among two";
   EXPECT_NE(a.table.find("software: megatron-deepspeed"), std::string::npos) << a.table;
-  const Answer other = answer_of("mds-zero1.sh", {"stack=megatron-b200-node", "model.flash_attention=true"});
+  const Answer other =
+      answer_of("mds-zero1.sh", {"stack=megatron-b200-node", "model.flash_attention=true"});
   EXPECT_NEAR(other.result["iteration_time_s"].get<double>(), 21.5, 0.1) << "on 32 GPUs";
 }
 

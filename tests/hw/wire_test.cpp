@@ -476,13 +476,14 @@ TEST(GlooWire, AHungReceiverEndsASendThatHasBegunAtTheDeadline) {
 
 TEST(GlooWire, ASenderKilledInTheMiddleOfAMessageEndsTheReceive) {
   const Folder folder;
-  const Go go;
+  const Go stop, go;
   Process lives([&](int) {
     GlooGroup group(in_folder(folder, 0, 2));
     RunControl control(0);
     const auto wire = gloo_receiver(group, 1, kBack, control);
     Memory large(kLarge);
     wire->post(large.block, kLarge, op(6));
+    stop.wait();       // rank 0 answers until rank 1 is connected
     ::raise(SIGSTOP);  // so that the message cannot get through as a whole
     wire->receive();
     return std::string("nothing was noticed");
@@ -492,11 +493,14 @@ TEST(GlooWire, ASenderKilledInTheMiddleOfAMessageEndsTheReceive) {
     RunControl control(0);
     const auto wire = gloo_sender(group, 0, kBack, control);
     const Memory large(kLarge);
+    say_ready(ready);
     go.wait();
     const SayReadySoon soon(ready);
     wire->send(header(6, kLarge), large.block);
     return std::string("sent");
   });
+  dies.wait_ready();
+  stop.now();
   lives.wait_stopped();
   go.now();
   dies.wait_ready();

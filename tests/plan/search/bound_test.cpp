@@ -370,7 +370,7 @@ void expect_bounds(const Problem& problem, const Axes& axes, const Candidate& ca
 TEST(Bounds, HoldForEveryPlanOnEveryKindOfCluster) {
   std::mt19937_64 random(20261122);
   Seen seen;
-  const int kProblems = kSanitized ? 20 : kBrief ? 60 : 300;
+  const int kProblems = kSanitized ? 40 : kBrief ? 60 : 300;
   for (int i = 0; i < kProblems; ++i) {
     const std::string model = i % 5 == 4   ? random_profile_rows(random)
                               : i % 7 == 3 ? random_mixture(random)
