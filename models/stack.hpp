@@ -23,6 +23,12 @@
 
 namespace penstock {
 
+/// How software makes the loss of logits, in bytes per logit of the model's type (e bytes):
+///   separate   4 kept, a softmax in fp32; 4 + e beside it, logits in both types
+///   fused      4 kept; e beside it (Megatron-LM's --cross-entropy-loss-fusion)
+///   in_place   e kept, the gradient that takes the logits' place (Transformer Engine's)
+enum class CrossEntropy : std::uint8_t { separate, fused, in_place };
+
 struct StackSpec {
   std::string name;
   std::string fitted_on;  ///< which measured rows its numbers have seen; for information
@@ -74,7 +80,11 @@ struct StackSpec {
   /// Of the bytes per hidden element those that tensor ranks do not divide, beside gathered inputs.
   double kept_whole = 0;
   bool gathers_again = false;  ///< W's inputs among tensor ranks, instead of keeping them
-  double logits_kept = 0;      ///< bytes per logit; 0: an fp32 softmax
+  CrossEntropy cross_entropy = CrossEntropy::separate;
+  double logits_kept = 0;  ///< bytes per logit; 0: as `cross_entropy` says
+  /// Products that add weights' gradients up themselves leave one in 16 bits for autograd, of each
+  /// shape of a layer's matrices, which all layers share (Transformer Engine's get_dummy_wgrad).
+  bool gradient_placeholders = false;
   /// Bytes of a parameter where the model does not say them.
   std::optional<double> weight_bytes, gradient_bytes, optimizer_bytes;
   std::optional<double> fp16_gradient_bytes;  ///< of mixed-fp16, and of what replicas reduce

@@ -783,7 +783,15 @@ const std::vector<KeyRow>& table() {
       {"stack", "gathered_inputs", T::choice,
        "of linear layers under sequence parallelism, for W: kept (default), or gathered again",
        "kept|again"},
-      {"stack", "logits_kept", T::quantity, "bytes kept per logit; default 4", D::number},
+      {"stack", "cross_entropy", T::choice,
+       "how the loss is made of 16-bit logits: separate (default: 4 bytes kept of each, 6 beside "
+       "them), fused (4 kept, 2 beside them), in-place (2 kept)",
+       "separate|fused|in-place"},
+      {"stack", "logits_kept", T::quantity, "bytes kept per logit, instead of these", D::number},
+      {"stack", "gradient_placeholders", T::boolean,
+       "products that add up gradients leave one in 16 bits of each shape of a layer's matrices, "
+       "as "
+       "Transformer Engine's do; default false"},
       {"stack", "weight_bytes", T::quantity,
        "per parameter, where the model has no bytes_per_parameter", D::number},
       {"stack", "gradient_bytes", T::quantity, "the same of gradients", D::number},

@@ -384,6 +384,10 @@ std::string megatron_arguments(const Scenario& s) {
       flags.add_flag("num-distributed-optimizer-instances", s.sharding.sharers / s.sharding.group);
   }
   if (s.mesh.sharers() > 1 && overlaps_reduction(s)) flags.add_flag("overlap-grad-reduce");
+  if (s.stack.cross_entropy != CrossEntropy::separate) flags.add_flag("cross-entropy-loss-fusion");
+  if (s.stack.cross_entropy == CrossEntropy::in_place)
+    flags.add_flag("cross-entropy-fusion-impl", "te");
+  if (s.stack.cuda_graphs) flags.add_flag("enable-cuda-graph");
   return flags.text();
 }
 

@@ -154,6 +154,22 @@ class Import : public ImportNotes {
     return out;
   }
 
+  /// Returns the software: its name, and what flags change in it.
+  std::string stack() {
+    std::string changes;
+    const bool fused = has("cross-entropy-loss-fusion", "stack.cross_entropy");
+    const bool in_place =
+        fused && word("cross-entropy-fusion-impl", "stack.cross_entropy: in-place") == "te";
+    if (!fused) ignore("cross-entropy-fusion-impl");  // without which it says nothing
+    if (fused) changes += fmt::format(", cross_entropy: {}", in_place ? "in-place" : "fused");
+    const std::string graphs = word("cuda-graph-impl", "stack.cuda_graphs");
+    bool launched = !graphs.empty() && graphs != "none";
+    for (const char* flag : {"enable-cuda-graph", "external-cuda-graph"})
+      launched = has(flag, "stack.cuda_graphs: true") || launched;
+    if (launched) changes += ", cuda_graphs: true";
+    return changes.empty() ? stack_ : fmt::format("{{base: {}{}}}", stack_, changes);
+  }
+
   std::string rest() {
     const std::int64_t tensor =
         number({"tensor-model-parallel-size", "model-parallel-size"}, "pipeline.tensor")
@@ -210,7 +226,7 @@ class Import : public ImportNotes {
     std::string out = fmt::format(
         "cluster: {}\nstack: {}\n",
         cluster_.text(*this, product_of({tensor, context, stages, width}, "GPUs"), per_node_),
-        stack_);
+        stack());
     assume(
         fmt::format("stack: {} (its launches, traffic, memory and overlap; stack: none is the "
                     "neutral one)",

@@ -80,6 +80,8 @@ StackSpec read_stack(const Section& section) {
   stack.overlaps_reduction = section.choice("reduction_overlap").value_or(0) == 1;
   stack.measured_kernels = section.choice("kernels").value_or(0) == 1;
   stack.gathers_again = section.choice("gathered_inputs").value_or(0) == 1;
+  stack.cross_entropy = CrossEntropy(section.choice("cross_entropy").value_or(0));
+  stack.gradient_placeholders = section.boolean("gradient_placeholders").value_or(false);
   stack.cuda_graphs = section.boolean("cuda_graphs").value_or(false);
   for (const StackNumber& number : kNumbers) {
     if (const auto value = section.number(number.key))

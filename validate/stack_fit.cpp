@@ -196,8 +196,12 @@ std::string stack_text(const RunFit& fitted, const std::vector<double>& values,
     else if (kept && *kept != value_of(StackSpec{}, number))
       text += fmt::format("{}: {}\n", number.key, short_text(number, *kept));
   }
+  if (stack.measured_kernels) text += "kernels: measured\n";
+  if (!stack.matrix_efficiency_of.empty())
+    text += fmt::format("matrix_efficiency_of: {}\n", Json(stack.matrix_efficiency_of).dump());
   if (stack.overlaps_reduction) text += "reduction_overlap: backward\n";
   if (stack.gathers_again) text += "gathered_inputs: again\n";
+  if (stack.gradient_placeholders) text += "gradient_placeholders: true\n";
   return text;
 }
 

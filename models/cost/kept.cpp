@@ -51,8 +51,21 @@ double layer_bytes(const StageJob& job, LayerParts again) {
 namespace {
 
 double kept_logits_bytes(const StageJob& job) {
-  const double fp32 = job.model.logits_bytes(job.b, job.tensor);
-  return job.stack.logits_kept > 0 ? fp32 / 4 * job.stack.logits_kept : fp32;
+  const bool in_place = job.stack.cross_entropy == CrossEntropy::in_place;
+  const double usual = in_place ? job.model.element_bytes() : 4;
+  const double of_each = job.stack.logits_kept > 0 ? job.stack.logits_kept : usual;
+  return job.model.logits_bytes(job.b, job.tensor) / 4 * of_each;
+}
+
+/// Returns the bytes of logits that are there beside the kept ones while the loss is made.
+double logits_workspace_bytes(const StageJob& job) {
+  const double separate = job.model.logits_workspace_bytes(job.b, job.tensor);
+  const double element = job.model.element_bytes();
+  switch (job.stack.cross_entropy) {
+    case CrossEntropy::in_place: return 0;
+    case CrossEntropy::fused: return separate * element / (4 + element);
+    default: return separate;
+  }
 }
 
 LayerCount all_layers(const StageKinds& kinds) {
@@ -132,7 +145,7 @@ void set_kept_bytes(const StageKinds& kinds, bool first, bool last, PassCosts& c
   // backward those of a group.
   const double recomputed = recomputed_bytes(kinds);
   const double made = std::min(recomputed, largest);
-  const double logits_workspace = last ? model.logits_workspace_bytes(job.b, job.tensor) : 0;
+  const double logits_workspace = last ? logits_workspace_bytes(job) : 0;
   // Sequence parallelism gathers the input of one matrix at a time and does not keep it.
   const double gathered = job.tensor.sequence ? model.layer_input_bytes(job.b) : 0;
   // What comes round next arrives while attention is computed, in the backward with its gradient;
@@ -141,10 +154,14 @@ void set_kept_bytes(const StageKinds& kinds, bool first, bool last, PassCosts& c
   const double next = job.context > 1 && layers > 0 ? parts * passed_bytes(job) : 0;
   // A layer is copied while the next one is computed.
   const double copied = layers > 0 ? std::min(2, layers) * offloaded / layers : 0;
-  costs.forward_workspace_bytes =
-      rounded(std::max(made, logits_workspace) + gathered + next + copied);
+  double placeholders = 0;
+  for (const auto& [of, count] : kinds)
+    if (job.stack.gradient_placeholders && count.layers > 0)
+      placeholders = std::max(placeholders, model.element_bytes() * of.layer.shapes(of.tensor));
+  const double whole_op = gathered + copied + placeholders;
+  costs.forward_workspace_bytes = rounded(std::max(made, logits_workspace) + next + whole_op);
   costs.backward_workspace_bytes =
-      rounded(std::max(recomputed, logits_workspace) + gathered + 2 * next + copied);
+      rounded(std::max(recomputed, logits_workspace) + 2 * next + whole_op);
   costs.again_workspace_bytes =
       costs.backward_workspace_bytes - rounded(logits_workspace + gathered + 2 * next);
 }

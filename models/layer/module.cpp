@@ -2,6 +2,8 @@
 #include "models/layer/module.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -317,6 +319,17 @@ std::int64_t Layer::expert_parameters() const {
     if (m.divided_by != Module::DividedBy::experts) return std::int64_t{0};
     return (m.matrix() + m.vectors.divided) / expert_.parts() + m.vectors.whole / expert_.degree;
   });
+}
+
+double Layer::shapes(const TensorParallel& tensor) const {
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;
+  double elements = 0;
+  for (const Module& m : modules_) {
+    if (m.kind != Module::Kind::product || !seen.emplace(m.rows, m.columns).second) continue;
+    const bool of_experts = m.divided_by == Module::DividedBy::experts;
+    elements += real(m.rows * m.columns) / (of_experts ? expert_.tensor : parts(m, tensor));
+  }
+  return elements;
 }
 
 std::int64_t Layer::idle_parameters() const {

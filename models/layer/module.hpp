@@ -138,6 +138,8 @@ class Layer {
   /// Parameters on each of the GPUs that share a stage; and of these, those of routed experts.
   std::int64_t parameters(const TensorParallel& tensor) const;
   std::int64_t expert_parameters() const;
+  /// Returns the elements of one matrix of each shape, on each of the GPUs that share a stage.
+  double shapes(const TensorParallel& tensor) const;
   /// Returns the parameters of the routed experts that a token does not use.
   std::int64_t idle_parameters() const;
 

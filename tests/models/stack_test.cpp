@@ -190,6 +190,31 @@ TEST(Stack, SaysWhatIsKept) {
   EXPECT_EQ(gathered(again[1]), std::llround(4 * 2 * tokens * 2 * 768));
 }
 
+// 1024 x 50257 logits in bf16, and a layer's matrices: 3 h x h, h x h, h x 4h, 4h x h.
+TEST(Stack, SaysHowTheLossIsMadeAndWhatGradientsLeaveBehind) {
+  const TransformerSpec gpt = gpt_small();
+  const double logits = 1024.0 * static_cast<double>(gpt.vocab_rows({}));
+  StackSpec stack = plain_stack();
+  const auto last = [&] { return costs_with(stack, gpt, {4, 4, 4})[2]; };
+  const StageCosts separate = last();
+  EXPECT_EQ(separate.forward_workspace_bytes, std::llround(6 * logits));
+  stack.cross_entropy = CrossEntropy::fused;
+  const StageCosts fused = last();
+  EXPECT_EQ(fused.forward_workspace_bytes, std::llround(2 * logits));
+  EXPECT_EQ(fused.activation_bytes, separate.activation_bytes);
+  stack.cross_entropy = CrossEntropy::in_place;
+  const StageCosts in_place = last();
+  EXPECT_EQ(in_place.forward_workspace_bytes, 0);
+  EXPECT_EQ(in_place.activation_bytes, separate.activation_bytes - std::llround(2 * logits));
+
+  stack.gradient_placeholders = true;
+  const double left = 2.0 * 12 * 768 * 768;
+  EXPECT_EQ(last().forward_workspace_bytes, std::llround(left));
+  EXPECT_EQ(last().backward_workspace_bytes, std::llround(left));
+  const auto divided = costs_with(stack, gpt, {4, 4, 4}, {.tensor = {4, false}});
+  EXPECT_EQ(divided[1].forward_workspace_bytes, std::llround(left / 4));
+}
+
 StackSpec keeping_stack() {
   StackSpec stack = plain_stack();
   stack.kept_per_hidden = 40;

@@ -499,7 +499,8 @@ std::map<std::string, Kept> kept(const Model& model, const Stack& stack, const J
   if (job.first) keep("embedding", mask, 0);
   if (job.last) {
     keep("final norm", 0, x);
-    const double of_logit = stack.logits_kept > 0 ? stack.logits_kept : 4;
+    const double usual = stack.in_place ? model.element_bytes : 4;
+    const double of_logit = stack.logits_kept > 0 ? stack.logits_kept : usual;
     keep("loss", of_logit * m * p.rows(), 0);
     keep("logits", 0, x);
   }

@@ -78,6 +78,7 @@ struct Stack {
   double forward_host_s = 0, backward_host_s = 0, tensor_host_s = 0;
   double kept_per_hidden = 0, kept_per_column = 0, kept_whole = 0, logits_kept = 0;
   bool gathers_again = false;
+  bool in_place = false;  ///< the gradient takes the logits' place
 };
 
 struct Link {

@@ -118,7 +118,8 @@ oracle::Stack stack_of(const Case& c) {
           .kept_per_column = s.kept_per_column,
           .kept_whole = s.kept_whole,
           .logits_kept = s.logits_kept,
-          .gathers_again = s.gathers_again};
+          .gathers_again = s.gathers_again,
+          .in_place = s.cross_entropy == CrossEntropy::in_place};
 }
 
 oracle::Job job_of(const Case& c) {
@@ -228,6 +229,7 @@ StackSpec random_stack(Random& r) {
   s.backward_host_s = maybe(r.between(1e-4, 1e-2));
   s.tensor_host_s = maybe(r.between(1e-4, 1e-3));
   s.logits_kept = maybe(r.between(0.5, 10));
+  s.cross_entropy = r.flip() ? CrossEntropy::in_place : CrossEntropy::fused;
   if (r.flip()) return s;
   s.kept_per_hidden = r.between(15, 45);
   s.kept_per_column = r.between(0, 5);
