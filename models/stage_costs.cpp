@@ -372,6 +372,29 @@ StageCosts stage_costs_of(const TransformerSpec& model, const DeviceSpec& device
   return StageModel(kinds, device, options, stage).costs(spans_of_stages(layers)[stage]);
 }
 
+struct StageCoster::Parts {
+  Parts(const TransformerSpec& m, const DeviceSpec& d, const StageCostOptions& o)
+      : model(m), device(d), options(o) {}
+
+  TransformerSpec model;
+  DeviceSpec device;
+  StageCostOptions options;
+  LayerKinds kinds{model, options.expert};
+  StageModel stages{kinds, device, options, 0};
+};
+
+StageCoster::StageCoster(const TransformerSpec& model, const DeviceSpec& device,
+                         const StageCostOptions& options)
+    : parts_(std::make_unique<const Parts>(model, device, options)) {}
+
+StageCoster::~StageCoster() = default;
+
+StageCosts StageCoster::costs(const LayerSpan& stage) const {
+  StageCosts costs = parts_->stages.costs(stage);
+  if (parts_->options.muon) set_muon(parts_->kinds, stage, parts_->device, parts_->options, costs);
+  return costs;
+}
+
 std::vector<StageCosts> stage_costs(const TransformerSpec& model,
                                     const std::vector<DeviceSpec>& devices,
                                     const std::vector<int>& layers,

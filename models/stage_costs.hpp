@@ -50,6 +50,7 @@
 #include "program/vocabulary.hpp"
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace penstock {
@@ -96,6 +97,19 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model, const DeviceSp
 StageCosts stage_costs_of(const TransformerSpec& model, const DeviceSpec& device,
                           const std::vector<int>& layers, std::size_t stage,
                           const StageCostOptions& options);
+
+/// The same of many stages that recompute alike, one by one: what layers take is computed once.
+class StageCoster {
+ public:
+  StageCoster(const TransformerSpec& model, const DeviceSpec& device,
+              const StageCostOptions& options);
+  ~StageCoster();
+  StageCosts costs(const LayerSpan& stage) const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<const Parts> parts_;
+};
 
 /// The same with a device of its own for every stage.
 std::vector<StageCosts> stage_costs(const TransformerSpec& model,

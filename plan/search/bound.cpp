@@ -122,7 +122,7 @@ Bounds::Bounds(const Problem& problem, const Axes& axes, Understood understood)
   rings_ = problem.plain_reduction();
 }
 
-StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
+StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute, bool pairs) {
   const StageTable::Key key{
       shape.tensor,
       shape.context,
@@ -135,8 +135,24 @@ StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute) {
       shape.microbatch_size,
       recompute,
       shape.expert,
-      problem_.base().mesh.expert > 0 ? shape.position_gpus() / shape.expert : 1};
-  return tables_.try_emplace(key, problem_, key).first->second;
+      problem_.base().mesh.expert > 0 ? shape.position_gpus() / shape.expert : 1,
+      pairs || problem_.base().mesh.expert == 0};
+  return tables_.try_emplace(key, problem_, key, key.pairs ? nullptr : token_price(key.expert))
+      .first->second;
+}
+
+const CollectivePrice* Bounds::token_price(int expert) {
+  const Cluster& cluster = problem_.base().cluster;
+  if (expert < 2 || cluster.network || !cluster.groups.empty()) return nullptr;
+  const auto [found, added] = token_prices_.try_emplace(expert);
+  if (added) {
+    std::vector<int> closest(static_cast<std::size_t>(expert));
+    std::iota(closest.begin(), closest.end(), 0);
+    const Exchange exchange{.what = Collective::all_to_all,
+                            .routing = problem_.base().mesh.routing};
+    found->second = price(exchange, {closest}, cluster);
+  }
+  return &found->second;
 }
 
 /// torchgpipe's except_last stores the last microbatch and makes the others again: its least time
@@ -146,17 +162,17 @@ std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
   if (family.schedule->checkpoints) {
     const bool always = family.checkpoint == Checkpoint::always;
     const bool never = family.checkpoint == Checkpoint::never;
-    out.push_back({Recompute::none,
-                   &table(family.shape, always ? Recompute::full : Recompute::none),
-                   &table(family.shape, never ? Recompute::none : Recompute::full)});
+    const auto of = [&](Recompute r) { return &table(family.shape, r, family.schedule->pairs); };
+    out.push_back({Recompute::none, of(always ? Recompute::full : Recompute::none),
+                   of(never ? Recompute::none : Recompute::full)});
     return out;
   }
-  for (const Recomputation& r : recomputes_) out.push_back(level_of(family.shape, r));
+  for (const Recomputation& r : recomputes_) out.push_back(level_of(family, r));
   return out;
 }
 
-Bounds::Level Bounds::level_of(const Shape& shape, const Recomputation& recompute) {
-  StageTable& costs = table(shape, recompute);
+Bounds::Level Bounds::level_of(const PlanFamily& family, const Recomputation& recompute) {
+  StageTable& costs = table(family.shape, recompute, family.schedule->pairs);
   return {recompute, &costs, &costs};
 }
 

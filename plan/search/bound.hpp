@@ -152,9 +152,13 @@ class Bounds {
   };
   struct Cut;
 
-  Level level_of(const Shape& shape, const Recomputation& recompute);
+  Level level_of(const PlanFamily& family, const Recomputation& recompute);
   bool more(Cut& cut, std::size_t stage);
-  StageTable& table(const Shape& shape, const Recomputation& recompute);
+  /// `pairs`: of schedules that may run a pair of F and B together.
+  StageTable& table(const Shape& shape, const Recomputation& recompute, bool pairs = true);
+  /// Returns the least price of an all-to-all among so many GPUs that divide experts, which is that
+  /// among neighbours; none where it is not known.
+  const CollectivePrice* token_price(int expert);
   /// Returns the recomputations of a family, the least first; of schedules with checkpoints, that
   /// of its `checkpoint`.
   std::vector<Level> levels(const PlanFamily& family);
@@ -212,6 +216,7 @@ class Bounds {
   double latency_s_ = 0, s_per_byte_ = 0;  // of the fastest message
   bool rings_ = false;                     // gradients go round rings of links that are known
   std::map<StageTable::Key, StageTable> tables_;
+  std::map<int, CollectivePrice> token_prices_;
   /// By one layer that is recomputed, at least: to B and to I.
   std::map<StageTable::Key, double> added_s_, added_to_input_s_;
   Stashes stashes_;

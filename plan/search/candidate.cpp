@@ -38,10 +38,10 @@ constexpr TreatedKeys kTreated[] = {
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
      "tensor_overlap|transfers_divided|expert|split|distributed_optimizer|shard|microbatch_size|"
      "microbatches|"
-     "recompute|"
+     "recompute|recompute_modules|"
      "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
     {"pipeline", Treatment::of_given_job,
-     "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|recompute_modules|"
+     "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|"
      "offload|shard_group|reshard_after_forward|expert_tensor|expert_overlap"},
 };
 
@@ -112,11 +112,17 @@ Value kept_of(const Value& document) {
 
 /// Costs that were measured are known of what the scenario runs, if of nothing else.
 void add_measured_choice(const Value& document, Settings& settings) {
+  const auto is_scalar = [](const Value& value) { return value.kind == Value::Kind::scalar; };
+  bool selective = false;
   for (const char* key : {"microbatch_size", "recompute"}) {
     const Value* value = of_pipeline(document, key);
-    if (value != nullptr && value->kind == Value::Kind::scalar)
-      settings.emplace_back(std::string("pipeline.") + key, *value);
+    if (value == nullptr || !is_scalar(*value)) continue;
+    settings.emplace_back(std::string("pipeline.") + key, *value);
+    selective = value->text == "selective";
   }
+  const Value* modules = of_pipeline(document, "recompute_modules");
+  if (modules != nullptr && selective && std::ranges::all_of(modules->items, is_scalar))
+    settings.emplace_back("pipeline.recompute_modules", *modules);
 }
 
 /// The groups of a cluster, of what it starts from, or of the file that it is; none: it says none.
@@ -423,8 +429,11 @@ Axes Problem::axes(bool asynchronous) const {
   for (const std::int64_t w : axes.microbatch_sizes)
     if (w <= gpus()) axes.widths.push_back(static_cast<int>(w));
   axes.recomputes = {Recompute::none, Recompute::full};
-  if (!base_.profile && selective_frees())
-    axes.recomputes = {Recompute::none, Recompute::selective, Recompute::full};
+  if (!base_.profile && (selective_frees() || modules() != LayerParts(LayerPart::core_attn))) {
+    Recomputation selective = Recompute::selective;
+    selective.parts = modules();
+    axes.recomputes = {Recompute::none, selective, Recompute::full};
+  }
   axes.single_layers = base_.transformer && !base_.layer_profile;
   axes.chunks = up_to(layers());
   axes.arrangements = arrangements_of(base_.cluster);
@@ -441,6 +450,15 @@ bool Problem::may_overlap(const PlanFamily& family) const {
 bool Problem::selective_frees() const {
   const bool kept = !base_.transformer || !base_.transformer->flash_attention;
   return kept || base_.layer_profile;
+}
+
+LayerParts Problem::modules() const {
+  for (const Recomputation& given : base_.recompute.values())
+    if (given.granularity == Recompute::selective && !given.plain()) return given.parts;
+  const auto& model = base_.transformer;
+  if (!model || !model->experts || selective_frees()) return LayerPart::core_attn;
+  const LayerParts cheap = LayerParts(LayerPart::layernorm) | LayerPart::moe_act;
+  return model->latent ? cheap | LayerPart::mla_up_proj : cheap;
 }
 
 bool Problem::admits_sequence_parallel(int tensor) const {
@@ -472,7 +490,7 @@ Choice Problem::choice(const Candidate& candidate) const {
 RecomputeKeys recompute_keys(const Choice& choice) {
   if (choice.recompute.empty()) return {};
   const PerStage<Recomputation> of_stages(choice.recompute);
-  const auto in_part = [](const Recomputation& r) { return !r.plain(); };
+  const auto in_part = [](const Recomputation& r) { return r.in_full() && !r.plain(); };
   if (std::ranges::none_of(choice.recompute, in_part))
     return {of_stages.map([](const Recomputation& r) { return r.granularity; }), std::nullopt};
   // Stages without recomputation recompute none of their layers, those in full all.
@@ -519,6 +537,14 @@ Settings Problem::settings(const Choice& choice) const {
     add(!of_stages.alike(), key, of_stages.values());
   };
   if (!choice.recompute.empty()) add_per_stage("recompute", keys.recompute.map(name));
+  const auto in_modules = std::ranges::find_if(choice.recompute, [](const Recomputation& r) {
+    return r.granularity == Recompute::selective && !r.plain();
+  });
+  if (in_modules != choice.recompute.end()) {
+    std::vector<std::string> names;
+    for (const std::string_view name : names_of(in_modules->parts)) names.emplace_back(name);
+    add(true, "recompute_modules", names);
+  }
   add(keys.layers.has_value(), "recompute_method", "block");
   if (keys.layers) add_per_stage("recompute_layers", *keys.layers);
   add(shape.tensor > 1, "tensor", shape.tensor);
@@ -598,8 +624,8 @@ std::vector<std::pair<bool, Sharded>> sharings_of(const Problem& problem, const 
   return out;
 }
 
-/// Returns among how many GPUs of a position experts may be divided: as many as a node has, and as
-/// many as there are.
+/// Returns among how many GPUs of a position experts may be divided: as many as a node has, twice
+/// as many and so on, and as many as there are.
 std::vector<int> expert_degrees(const Problem& problem, int position_gpus) {
   const auto& model = problem.base().transformer;
   if (!model || !model->experts) return {1};
@@ -612,8 +638,9 @@ std::vector<int> expert_degrees(const Problem& problem, int position_gpus) {
   };
   const Cluster& cluster = problem.base().cluster;
   std::vector<int> degrees;
-  for (const int limit : {cluster.devices_per_node, position_gpus})
-    if (limit > 0) degrees.push_back(most(std::min(limit, position_gpus)));
+  for (int limit = std::max(1, cluster.devices_per_node); limit < position_gpus; limit *= 2)
+    degrees.push_back(most(limit));
+  degrees.push_back(most(position_gpus));
   std::ranges::sort(degrees);
   degrees.erase(std::ranges::unique(degrees).begin(), degrees.end());
   return degrees;

@@ -208,6 +208,9 @@ class Problem {
   /// Returns whether selective recomputation frees memory; it does not where flash attention keeps
   /// no probabilities.
   bool selective_frees() const;
+  /// Returns what selective recomputation makes again: the modules that the scenario says, or those
+  /// of a mixture of experts that cost little; core attention otherwise.
+  LayerParts modules() const;
   /// Returns whether so many tensor ranks (more than one) can divide the sequences of the model.
   bool admits_sequence_parallel(int tensor) const;
   /// Returns whether the context ranks can divide every sequence into two pieces each, as Megatron

@@ -41,7 +41,7 @@ struct Bounds::Cut {
 bool Bounds::more(Cut& cut, std::size_t stage) {
   if (cut.family.schedule->checkpoints) return false;
   const auto next = steps_.more(cut.at[stage].recompute, cut.count[stage]);
-  if (next) cut.at[stage] = level_of(cut.family.shape, *next);
+  if (next) cut.at[stage] = level_of(cut.family, *next);
   return next.has_value();
 }
 
@@ -60,7 +60,7 @@ Bounds::Cut Bounds::cut_of(const Candidate& candidate) {
     cut.first.push_back(first);
     first += candidate.layers[s];
     const bool chosen = !candidate.recompute.empty() && !family.schedule->checkpoints;
-    cut.at.push_back(chosen ? level_of(family.shape, candidate.recompute[s]) : cut.levels.front());
+    cut.at.push_back(chosen ? level_of(family, candidate.recompute[s]) : cut.levels.front());
   }
   return cut;
 }

@@ -360,7 +360,7 @@ std::vector<std::string> FullPlan::not_searched() const {
   if (problem.context().value_or(1) > 1)
     out.push_back(fmt::format("other degrees of context parallelism than {}", *problem.context()));
   if (problem.base().layer_profile) out.emplace_back("tensor degrees, which were not measured");
-  if (!problem.selective_frees())
+  if (!problem.selective_frees() && problem.modules() == LayerParts(LayerPart::core_attn))
     out.emplace_back("selective recomputation, which frees nothing with flash attention");
   if (!result.single_layers) out.emplace_back("recomputation of single layers");
   const auto short_stages = [](const Offer& offer) {
@@ -383,7 +383,7 @@ std::vector<std::string> FullPlan::not_searched() const {
         std::ranges::any_of(offers, may_overlap) ? ", but for the three best plans" : ""));
   if (axes.contexts.size() == 1 && !problem.context()) out.emplace_back("context parallelism");
   if (problem.base().mesh.expert > 0)
-    out.emplace_back("other degrees of experts than a node's GPUs and all of a position");
+    out.emplace_back("experts divided within a node or by tensor ranks");
   out.emplace_back("offloading");
   return out;
 }

@@ -80,16 +80,16 @@ void StagePart::take_less(const StagePart& other) {
   saving_s = std::max(saving_s, other.saving_s);
 }
 
-StageTable::StageTable(const Problem& problem, const Key& key)
+StageTable::StageTable(const Problem& problem, const Key& key, const CollectivePrice* tokens)
     : problem_(problem),
       key_(key),
       layers_(problem.layers()),
       each_first_(differ_in_the_middle(problem.base())),
       device_(fastest(problem.base())),
-      stack_(problem.base().stack) {
+      stack_(problem.base().stack),
+      tokens_(tokens) {
   const auto n = static_cast<std::size_t>(layers_);
   parts_.resize((each_first_ ? n : std::size_t{3}) * (n + 1));
-  known_.resize(parts_.size());
   if (problem.base().profile) read_profile_use();
   const Cluster& cluster = problem.base().cluster;
   // What tensor and context ranks exchange hides the host, as much as their link takes: by how much
@@ -138,11 +138,8 @@ const StagePart& StageTable::part(int first, int count) {
   }
   const std::size_t at = static_cast<std::size_t>(row) * static_cast<std::size_t>(layers_ + 1) +
                          static_cast<std::size_t>(count);
-  if (!known_[at]) {
-    parts_[at] = make(first, count);
-    known_[at] = true;
-  }
-  return parts_[at];
+  if (!parts_[at]) parts_[at] = std::make_unique<StagePart>(make(first, count));
+  return *parts_[at];
 }
 
 StagePart StageTable::lightest(int count) {
@@ -153,22 +150,28 @@ StagePart StageTable::lightest(int count) {
   return out;
 }
 
-std::vector<StageCosts> StageTable::costs(const std::vector<int>& layers,
-                                          const DeviceSpec& device) const {
+StageCosts StageTable::costs(int first, int count) {
   const Scenario& base = problem_.base();
-  if (base.profile) return profiled_stage_costs(*base.profile, problem_.in_model(layers), use_);
-  return stage_costs(*base.transformer, device, layers,
-                     {.microbatch_size = static_cast<double>(key_.microbatch_size),
-                      .recompute = key_.recompute,
-                      .tensor = {key_.tensor, key_.sequence_parallel,
-                                 key_.tensor > 1 && problem_.transfers_divided(),
-                                 key_.sequence_parallel && problem_.tensor_overlap()},
-                      .context = key_.context,
-                      .context_exchange = base.context_exchange,
-                      .sharding = sharding(),
-                      .muon = base.muon,
-                      .stack = stack_,
-                      .expert = {key_.expert, 1, base.mesh.routing.narrow}});
+  if (base.profile) {
+    std::size_t at = 0;
+    const std::vector<int> layers = around(first, count, layers_, at);
+    return profiled_stage_costs(*base.profile, problem_.in_model(layers), use_)[at];
+  }
+  if (!coster_)
+    coster_ = std::make_unique<StageCoster>(
+        *base.transformer, device_,
+        StageCostOptions{.microbatch_size = static_cast<double>(key_.microbatch_size),
+                         .recompute = key_.recompute,
+                         .tensor = {key_.tensor, key_.sequence_parallel,
+                                    key_.tensor > 1 && problem_.transfers_divided(),
+                                    key_.sequence_parallel && problem_.tensor_overlap()},
+                         .context = key_.context,
+                         .context_exchange = base.context_exchange,
+                         .sharding = sharding(),
+                         .muon = base.muon,
+                         .stack = stack_,
+                         .expert = {key_.expert, 1, base.mesh.routing.narrow}});
+  return coster_->costs({first, count, first == 0, first + count == layers_});
 }
 
 Sharding StageTable::sharding() const {
@@ -183,6 +186,7 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   const auto exchange = [&](OpKind kind) {
     return exposed_s(c[kind].recipe, c[kind].seconds, [&](const Segment& s) {
       if (s.axis == Axis::data) return static_cast<double>(s.bytes) * shard_s_per_byte_;
+      if (s.axis == Axis::expert && tokens_ != nullptr) return tokens_->seconds(s);
       if (s.axis != Axis::tensor) return 0.0;  // no less: what they wait for is not known
       return prices_[static_cast<std::size_t>(s.what)].seconds(s);
     });
@@ -213,11 +217,12 @@ StagePart StageTable::part_of(const StageCosts& c) const {
   return part;
 }
 
-StagePart StageTable::make(int first, int count) const {
+StagePart StageTable::make(int first, int count) {
+  StagePart part = part_of(costs(first, count));
+  if (!problem_.base().layer_profile) return part;
   std::size_t at = 0;
   const std::vector<int> layers = around(first, count, layers_, at);
-  StagePart part = part_of(costs(layers, device_)[at]);
-  if (problem_.base().layer_profile) set_profiled(part, layers, at);
+  set_profiled(part, layers, at);
   return part;
 }
 

@@ -13,6 +13,7 @@
 #include "plan/search/candidate.hpp"
 
 #include <map>
+#include <memory>
 #include <vector>
 
 namespace penstock {
@@ -49,11 +50,13 @@ class StageTable {
     Recomputation recompute = Recompute::none;
     int expert = 1;          ///< GPUs that divide the experts of a layer
     int expert_sharers = 1;  ///< GPUs that have the same experts
+    bool pairs = true;       ///< a pair of F and B may hide what goes to experts
 
     auto operator<=>(const Key&) const = default;
   };
 
-  StageTable(const Problem& problem, const Key& key);
+  /// `tokens`: least price of an all-to-all with experts, where a pass waits for it; none: 0.
+  StageTable(const Problem& problem, const Key& key, const CollectivePrice* tokens = nullptr);
 
   const Key& key() const { return key_; }
   /// Returns the costs of layers [first, first + count). Requires count >= 1.
@@ -63,11 +66,11 @@ class StageTable {
   StagePart lightest(int count);
 
  private:
-  StagePart make(int first, int count) const;
+  StagePart make(int first, int count);
   Sharding sharding() const;
   StagePart part_of(const StageCosts& costs) const;
   void set_profiled(StagePart& part, const std::vector<int>& layers, std::size_t at) const;
-  std::vector<StageCosts> costs(const std::vector<int>& layers, const DeviceSpec& device) const;
+  StageCosts costs(int first, int count);
   void read_profile_use();
 
   const Problem& problem_;
@@ -76,11 +79,12 @@ class StageTable {
   bool each_first_;  // whether runs of as many layers differ by where they begin
   DeviceSpec device_;
   StackSpec stack_;
+  const CollectivePrice* tokens_;
   ByCollective<CollectivePrice> prices_{};  // among the tensor ranks
   double shard_s_per_byte_ = 0;             // at least, of what is gathered or reduced within ops
   PipedreamUse use_;                        // of a profile
-  std::vector<StagePart> parts_;
-  std::vector<bool> known_;
+  std::unique_ptr<StageCoster> coster_;
+  std::vector<std::unique_ptr<StagePart>> parts_;  // those that were asked for
 };
 
 }  // namespace penstock
