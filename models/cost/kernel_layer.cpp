@@ -134,6 +134,41 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
   sum.attention_backward_s = times.attention_backward * *seconds;
 }
 
+/// Adds attention whose scores pass memory, as Megatron-LM's kernels without flash attention: its
+/// products by heads, the softmax and dropout. Masked pairs are computed; the softmax of a causal
+/// model (megatron/fused_kernels/scaled_upper_triang_masked_softmax.h) does not read them but
+/// writes zeros, forward and backward.
+void add_plain_attention(const StageJob& job, KernelLayer& sum) {
+  const TransformerSpec& model = job.model;
+  const LayerForm form = model.form();
+  const double seq = static_cast<double>(model.seq_length);
+  const double queries =
+      job.b * seq * static_cast<double>(model.num_attention_heads) / job.tensor.degree;
+  const auto head = static_cast<double>(model.head_size());
+  const KernelTimes& times = *job.device.kernel_times;
+  const std::string type = kernel_type(model, ProductClass::attention);
+  const auto scores = times.product_s(type, {queries, seq, head});
+  const auto values = times.product_s(type, {queries, head, seq});
+  if (!scores || !values) return;
+  const double e = model.element_bytes(), read = form.causal ? 0.5 : 1;
+  const double mask = 1;  // bytes
+  const double softmax = (read + 1) * e, softmax_back = (2 * read + 1) * e;
+  const double dropout = form.dropout ? 2 * e + mask : 0;
+  const double bytes_per_s = job.device.memory_bytes_per_s * job.device.memory_efficiency;
+  const double pairs_s = bytes_per_s > 0 ? queries * seq / bytes_per_s : 0;  // a byte of each pair
+  const double longer = training_pace(job, ProductClass::attention, type);
+  sum.attention_s = longer * (*scores + *values) + (softmax + dropout) * pairs_s;
+  // Gradients of queries, keys and values are products like the values', those of probabilities
+  // like the scores.
+  sum.attention_backward_s = longer * (*scores + 3 * *values) + (softmax_back + dropout) * pairs_s;
+}
+
+/// Returns whether heads have sides that tensor cores take.
+bool heads_are_aligned(const TransformerSpec& model) {
+  constexpr std::int64_t kTensorCoreMultiple = 8;
+  return model.head_size() % kTensorCoreMultiple == 0;
+}
+
 }  // namespace
 
 std::optional<KernelLayer> kernel_layer(const StageJob& job) {
@@ -155,7 +190,10 @@ std::optional<KernelLayer> kernel_layer(const StageJob& job) {
       return std::nullopt;
   }
   if (experts && !add_experts(job, sum)) return std::nullopt;
-  if (job.model.flash_attention) add_attention(job, sum);
+  if (job.model.flash_attention)
+    add_attention(job, sum);
+  else if (!job.model.latent && job.context == 1 && heads_are_aligned(job.model))
+    add_plain_attention(job, sum);
   return sum;
 }
 

@@ -3,6 +3,7 @@
 #include "models/stack.hpp"
 
 #include "models/kernels/kernel_times.hpp"
+#include "models/layer/module.hpp"
 #include "models/stage_costs.hpp"
 #include "tests/models/hand_made.hpp"
 
@@ -365,6 +366,26 @@ TEST(Stack, MeasuredKernelsGoBeforeEfficiencies) {
   const double matrices = llama.layer_weight_flops(1) / (2.0 * 8192);
   EXPECT_NEAR(seconds(1, OpKind::backward_weight), products + 2 * matrices / 1e12 + 4e-6, 1e-5);
   EXPECT_NEAR(seconds(4, OpKind::forward), (products + attention) / 4 + 5e-6, 1e-5);
+}
+
+TEST(Stack, ScoresOfAttentionThatIsNotFlashPassMemory) {
+  const TransformerSpec gpt = gpt_small();
+  const auto seconds = [&](double bytes_per_s, OpKind kind) {
+    DeviceSpec device = streaming_device();
+    device.memory_bytes_per_s = bytes_per_s;
+    device.kernel_times = std::make_shared<const KernelTimes>(slow_kernels());
+    return stage_costs(gpt, device, {1, 1, 1}, {.stack = plain_stack()})[1][kind].seconds;
+  };
+  const double flops = gpt.layer_weight_flops(1) + gpt.layer_attention_flops(1);
+  EXPECT_NEAR(seconds(0, OpKind::forward), flops / 0.25e12, 1e-5);
+  const double moved = Layer(gpt).work(1, {}).moved_bytes;
+  const double pairs =
+      static_cast<double>(gpt.num_attention_heads * gpt.seq_length * gpt.seq_length);
+  // Half of the scores are read by the softmax, all written; dropout reads, writes and has a mask.
+  EXPECT_NEAR(seconds(1e12, OpKind::forward) - seconds(0, OpKind::forward),
+              (moved + (1 + 2 + 5) * pairs) / 1e12, 1e-9);
+  EXPECT_NEAR(seconds(1e12, OpKind::backward_input) - seconds(0, OpKind::backward_input),
+              (0.8 * moved + (2 + 2 + 5) * pairs) / 1e12, 1e-9);
 }
 
 TEST(Stack, OfATypeWithoutKernelsTheEfficienciesHold) {
