@@ -263,11 +263,18 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   r.mfu_causal = (model_flops - attention / 2) * r.microbatches_per_s / peak;
 }
 
-/// What a capacity is made of, where not the device's file alone says it.
+/// What a capacity is made of, where a device is nearly full and not the device's file alone says
+/// it.
 void note_capacity(const Simulation& s, Result& r) {
+  constexpr double kNearlyFull = 0.9;
   const StackSpec& stack = s.scenario.stack;
   const DeviceSpec& device = s.scenario.cluster.device;
   if ((!stack.allocator_slack && !stack.reserved_bytes) || device.memory_bytes == 0) return;
+  if (std::ranges::none_of(r.devices, [](const DeviceResult& d) {
+        return static_cast<double>(d.memory.use.total()) >
+               kNearlyFull * static_cast<double>(d.capacity_bytes);
+      }))
+    return;
   std::string text = fmt::format(
       "of a GPU's {} jobs can use {}: {} are reserved for context, libraries and communicators, "
       "{} of the rest is lost to the allocator (stack '{}')",

@@ -748,7 +748,9 @@ const std::vector<KeyRow>& table() {
       {"stack", "backward_traffic", T::quantity, "the same in B", D::number},
       {"stack", "accumulation", T::quantity,
        "bytes that adding up gradients moves per parameter in every B", D::number},
-      {"stack", "logits_traffic", T::quantity, "bytes moved per logit, in F and again in B",
+      {"stack", "logits_traffic", T::quantity,
+       "bytes moved per logit, in F and again in B; with measured kernels by cross_entropy: 26 of "
+       "separate, 14 of fused, 5 of in-place",
        D::number},
       {"stack", "forward_host", T::quantity, "time of the host to launch a layer's F", D::time},
       {"stack", "backward_host", T::quantity, "time of the host to launch a layer's B", D::time},

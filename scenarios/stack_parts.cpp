@@ -89,6 +89,8 @@ StackSpec read_stack(const Section& section) {
     if (number.of_layers && section.has(number.key) && !section.has("matrix_efficiency"))
       section.refuse(number.key, fmt::format("'{}' needs 'matrix_efficiency'", number.key));
   }
+  if (stack.measured_kernels && !section.has("logits_traffic"))
+    stack.logits_traffic = logits_traffic_of(stack.cross_entropy);
   if (stack.measured_kernels && !section.has("matrix_efficiency"))
     section.refuse("kernels", "'kernels' needs 'matrix_efficiency', for devices without them");
   if (stack.cuda_graphs) stack.forward_host_s = stack.backward_host_s = stack.tensor_host_s = 0;

@@ -649,5 +649,23 @@ TEST(MegatronFlags, OfAMixtureSayItAgain) {
   EXPECT_EQ(again.transformer->parameters(), s.transformer->parameters());
 }
 
+TEST(MegatronImport, SwitchesOfTheSoftwareChangeItsStack) {
+  const auto loss = [](const std::string& flags) { return job_of(flags).stack.cross_entropy; };
+  EXPECT_EQ(loss(""), CrossEntropy::separate);
+  EXPECT_EQ(loss("--cross-entropy-fusion-impl te"), CrossEntropy::separate);  // without the switch
+  EXPECT_EQ(loss("--cross-entropy-loss-fusion"), CrossEntropy::fused);
+  EXPECT_EQ(loss("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native"),
+            CrossEntropy::fused);
+  EXPECT_EQ(loss("--cross-entropy-loss-fusion --cross-entropy-fusion-impl te"),
+            CrossEntropy::in_place);
+  EXPECT_FALSE(job_of("--cuda-graph-impl none").stack.cuda_graphs);
+  for (const char* flag :
+       {"--enable-cuda-graph", "--external-cuda-graph", "--cuda-graph-impl transformer_engine"}) {
+    const Scenario graphs = job_of(flag);
+    EXPECT_TRUE(graphs.stack.cuda_graphs) << flag;
+    EXPECT_EQ(graphs.stack.name, "megatron");
+  }
+}
+
 }  // namespace
 }  // namespace penstock::megatron_import_test
