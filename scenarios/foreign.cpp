@@ -92,12 +92,7 @@ class Adoption {
   }
 
  private:
-  const Value::Entry* given(std::string_view key) const {
-    for (const Value::Entry& entry : document_.entries) {
-      if (entry.key.text == key && entry.value.kind != Value::Kind::null) return &entry;
-    }
-    return nullptr;
-  }
+  const Value::Entry* given(std::string_view key) const { return given_in(document_, key); }
 
   bool is(std::string_view key, std::string_view text) const {
     const Value::Entry* entry = given(key);
@@ -676,56 +671,11 @@ class Adoption {
       drop("full_attention_every");
   }
 
-  /// Returns whether each layer has experts, from all that a file may say of it.
-  std::vector<bool> layers_with_experts(int layers) const {
-    const auto number = [&](const char* key, int otherwise) {
-      const Value::Entry* entry = given(key);
-      const bool said = entry != nullptr && entry->value.kind == Value::Kind::scalar;
-      return said ? static_cast<int>(std::clamp(std::atof(entry->value.text.c_str()), 0.0, 1e6))
-                  : otherwise;
-    };
-    const auto listed = [&](const char* key) {
-      const Value::Entry* entry = given(key);
-      return entry != nullptr && entry->value.kind == Value::Kind::list ? &entry->value.items
-                                                                        : nullptr;
-    };
-    const auto holds = [](const std::vector<Value>& items, int layer) {
-      return std::ranges::any_of(
-          items, [&](const Value& item) { return std::atoi(item.text.c_str()) == layer; });
-    };
-    const std::vector<Value>* only = listed("moe_layers");
-    const std::vector<Value>* without = listed("mlp_only_layers");
-    const std::vector<Value>* each = listed("moe_layer_freq");
-    // Of Megatron's, also in Python's words.
-    const Value::Entry* freq = given("moe_layer_freq");
-    std::vector<bool> pattern;
-    if (freq != nullptr && freq->value.text.find('[') != std::string::npos)
-      pattern = layer_pattern(freq->value.text, layers).value_or(std::vector<bool>{});
-    const auto first =
-        std::max(number("first_k_dense_replace", 0), number("moe_layer_start_index", 0));
-    // Megatron and DeepSeek count layers from 0, the others from 1.
-    const int every = pattern.empty() ? std::max(1, number("moe_layer_freq", 1)) : 1;
-    int of_step = 1;
-    for (const char* key :
-         {"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"})
-      of_step = std::max(of_step, number(key, 1));
-    std::vector<bool> has;
-    for (int i = 0; i < layers; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      has.push_back(i >= first && i % every == 0 && (i + 1) % of_step == 0 &&
-                    (only == nullptr || only->empty() || holds(*only, i)) &&
-                    (without == nullptr || !holds(*without, i)) &&
-                    (pattern.empty() || (at < pattern.size() && pattern[at])) &&
-                    (each == nullptr || (at < each->size() && is_positive((*each)[at]))));
-    }
-    return has;
-  }
-
   /// Settles which layers have experts, and how wide the shared ones are.
   void settle_experts() {
     if (!has_experts_) return;
     const auto layers = static_cast<int>(std::clamp(number_of("num_layers"), 0.0, 1e6));
-    const auto rule = expert_layers(layers_with_experts(layers));
+    const auto rule = expert_layers(layers_with_experts(document_, layers));
     drop("first_dense_layers");
     if (rule) {
       add_default("first_dense_layers", std::to_string(rule->first_dense));

@@ -17,6 +17,12 @@ const Value* beyond_us(std::string_view key) {
   return nullptr;
 }
 
+const Value::Entry* given_in(const Value& document, std::string_view key) {
+  for (const Value::Entry& entry : document.entries)
+    if (entry.key.text == key && entry.value.kind != Value::Kind::null) return &entry;
+  return nullptr;
+}
+
 bool is_positive(const Value& value) {
   return value.kind == Value::Kind::scalar &&
          (value.text == "true" || std::atof(value.text.c_str()) > 0);
@@ -141,6 +147,49 @@ std::optional<std::vector<bool>> layer_pattern(std::string_view text, int layers
   if (*every < 1) return std::nullopt;
   std::vector<bool> has;
   for (int i = 0; i < layers; ++i) has.push_back(i % *every == 0);
+  return has;
+}
+
+std::vector<bool> layers_with_experts(const Value& document, int layers) {
+  const auto number = [&](const char* key, int otherwise) {
+    const Value::Entry* entry = given_in(document, key);
+    const bool said = entry != nullptr && entry->value.kind == Value::Kind::scalar;
+    return said ? static_cast<int>(std::clamp(std::atof(entry->value.text.c_str()), 0.0, 1e6))
+                : otherwise;
+  };
+  const auto listed = [&](const char* key) {
+    const Value::Entry* entry = given_in(document, key);
+    return entry != nullptr && entry->value.kind == Value::Kind::list ? &entry->value.items
+                                                                      : nullptr;
+  };
+  const auto holds = [](const std::vector<Value>& items, int layer) {
+    return std::ranges::any_of(
+        items, [&](const Value& item) { return std::atoi(item.text.c_str()) == layer; });
+  };
+  const std::vector<Value>* only = listed("moe_layers");
+  const std::vector<Value>* without = listed("mlp_only_layers");
+  const std::vector<Value>* each = listed("moe_layer_freq");
+  // Of Megatron's, also in Python's words.
+  const Value::Entry* freq = given_in(document, "moe_layer_freq");
+  std::vector<bool> pattern;
+  if (freq != nullptr && freq->value.text.find('[') != std::string::npos)
+    pattern = layer_pattern(freq->value.text, layers).value_or(std::vector<bool>{});
+  const auto first =
+      std::max(number("first_k_dense_replace", 0), number("moe_layer_start_index", 0));
+  // Megatron and DeepSeek count layers from 0, the others from 1.
+  const int every = pattern.empty() ? std::max(1, number("moe_layer_freq", 1)) : 1;
+  int of_step = 1;
+  for (const char* key : {"decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"})
+    of_step = std::max(of_step, number(key, 1));
+  std::vector<bool> has;
+  for (int i = 0; i < layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    has.push_back(i >= first && i % every == 0 && (i + 1) % of_step == 0 &&
+                  (only == nullptr || only->empty() || holds(*only, i)) &&
+                  (without == nullptr || !holds(*without, i)) &&
+                  (pattern.empty() || (at < pattern.size() && pattern[at])) &&
+                  (each == nullptr || (at < each->size() && is_positive((*each)[at]))));
+  }
   return has;
 }
 

@@ -18,6 +18,9 @@ const Value& hf_table(const char* name);
 /// Returns the row of its table `beyond` that has this key, or null.
 const Value* beyond_us(std::string_view key);
 
+/// Returns the entry of a key that a document gives, or null.
+const Value::Entry* given_in(const Value& document, std::string_view key);
+
 /// Returns whether a value is `true` or a number above 0.
 bool is_positive(const Value& value);
 
@@ -44,5 +47,8 @@ std::optional<ExpertLayers> expert_layers(const std::vector<bool>& has);
 /// Returns which layers have experts by Megatron-LM's --moe-layer-freq: every so many-th from the
 /// first on ("2"), or a list in Python's words ("[0]*3+[1]*58"); none where it is neither.
 std::optional<std::vector<bool>> layer_pattern(std::string_view text, int layers);
+
+/// Returns whether each layer has experts, from all that a document may say of it.
+std::vector<bool> layers_with_experts(const Value& document, int layers);
 
 }  // namespace penstock

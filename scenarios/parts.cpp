@@ -15,47 +15,9 @@ constexpr const char* kAbstractKeys[] = {"forward",         "backward",   "backw
                                          "parameters",      "gradients",  "optimizer",
                                          "version",         "activation", "activation_after_input",
                                          "workspace",       "per"};
-constexpr const char* kShapeKeys[] = {"family",
-                                      "num_layers",
-                                      "hidden_size",
-                                      "num_attention_heads",
-                                      "num_query_groups",
-                                      "ffn_hidden_size",
-                                      "vocab_size",
-                                      "seq_length",
-                                      "tie_embeddings",
-                                      "flash_attention",
-                                      "precision",
-                                      "bytes_per_parameter",
-                                      "head_dim",
-                                      "gated_mlp",
-                                      "norm",
-                                      "norms",
-                                      "qk_norm",
-                                      "biases",
-                                      "positions",
-                                      "position_rows",
-                                      "parallel_residual",
-                                      "dropout",
-                                      "sliding_window",
-                                      "full_attention_every",
-                                      "attention_sinks",
-                                      "latent_attention",
-                                      "num_experts",
-                                      "experts_per_token",
-                                      "expert_ffn_hidden_size",
-                                      "shared_expert_ffn_hidden_size",
-                                      "shared_expert_gate",
-                                      "router_bias",
-                                      "first_dense_layers",
-                                      "expert_layer_every",
-                                      "expert_groups",
-                                      "groups_per_token",
-                                      "mtp_layers",
-                                      "extra_parameters",
-                                      "measured",
-                                      "measured_step",
-                                      "measured_load"};
+/// Keys of a model that may stand beside its costs; all others are of its shape.
+constexpr const char* kOtherKeys[] = {
+    "base", "name", "missing", "missing_saves", "profile_batch", "profile", "forward_backward"};
 
 /// Every key without which a transformer has no shape, in one message.
 void require_shape(const Section& model) {
@@ -504,10 +466,12 @@ std::optional<LayerProfile> read_layer_profile(const Section& model) {
 
 std::vector<StageCosts> read_abstract_costs(const Section& model, const StageShares& shares,
                                             const PerStage<Recomputation>& recompute) {
-  for (const char* key : kShapeKeys) {
-    if (model.has(key))
+  for (const KeyRow& row : key_table()) {
+    const bool of_shape = row.section == "model" && std::ranges::count(kAbstractKeys, row.key) == 0;
+    if (of_shape && std::ranges::count(kOtherKeys, row.key) == 0 && model.has(row.key))
       model.refuse(
-          key, fmt::format("'{}' belongs to a model by shape, but this one gives its costs", key));
+          row.key,
+          fmt::format("'{}' belongs to a model by shape, but this one gives its costs", row.key));
   }
   const StageList per_stage(model, shares);
   if (!model.has("forward")) model.refuse("the model needs 'forward'");

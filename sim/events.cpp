@@ -16,10 +16,10 @@
 #include "sim/carrier.hpp"
 #include "sim/coasting.hpp"
 #include "sim/durations.hpp"
+#include "sim/event.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <queue>
@@ -52,7 +52,8 @@ class Simulation {
         carrier_(
             input, lockstep_, network, options, counts,
             [this](double time_s, std::uint32_t transfer, std::uint32_t tag) {
-              events_.emplace(time_s, What::transfer_ends, traffic_[transfer].kind, tag, transfer);
+              events_.emplace(time_s, EventKind::transfer_ends, traffic_[transfer].kind, tag,
+                              transfer);
             },
             [this] { arm(network_.now_s()); }),
         coasters_(lockstep_.links().size()),
@@ -92,36 +93,6 @@ class Simulation {
   }
 
  private:
-  enum class What : std::uint8_t { op_ends, coasting_ends, segment_ends, transfer_ends };
-  /// What happens at the same time does so in the order of what, kind, g and number, which are the
-  /// bits of one word.
-  class Event {
-    static_assert(Transfer::kKinds <= 4, "an event has two bits for the kind of a transfer");
-
-   public:
-    /// `g`: the op; of a transfer its tag, that is the op that waits for it or the replica group.
-    /// `number`: of the segment within the op, of the transfer, of the coasting.
-    Event(double time_s, What what, Transfer::Kind kind, std::uint32_t g, std::uint32_t number)
-        : time_s_(time_s),
-          order_(std::uint64_t{static_cast<std::uint8_t>(what)} << 62 |
-                 std::uint64_t{static_cast<std::uint8_t>(kind)} << 60 |
-                 std::uint64_t{g} << kNumberBits | number) {
-      invariant(number >> kNumberBits == 0, "simgrid: more than 2^28 transfers");
-    }
-    double time_s() const { return time_s_; }
-    What what() const { return static_cast<What>(order_ >> 62); }
-    Transfer::Kind kind() const { return static_cast<Transfer::Kind>(order_ >> 60 & 3); }
-    std::uint32_t g() const { return static_cast<std::uint32_t>(order_ >> kNumberBits); }
-    std::uint32_t number() const { return order_ & ((1U << kNumberBits) - 1); }
-    bool operator>(const Event& o) const {
-      return time_s_ != o.time_s_ ? time_s_ > o.time_s_ : order_ > o.order_;
-    }
-
-   private:
-    static constexpr int kNumberBits = 28;
-    double time_s_;
-    std::uint64_t order_;
-  };
   static constexpr std::array<std::int8_t, kLanes> nobody() {
     std::array<std::int8_t, kLanes> none{};
     none.fill(Segment::kNone);
@@ -189,7 +160,7 @@ class Simulation {
   void handle_until(double now) {
     while (carrier_.any_ended() || (!events_.empty() && events_.top().time_s() <= now)) {
       while (!events_.empty() && events_.top().time_s() <= now) {
-        const Event event = events_.top();
+        const PendingEvent event = events_.top();
         events_.pop();
         handle(event);
       }
@@ -198,23 +169,23 @@ class Simulation {
     progress_.update(static_cast<std::int64_t>(done_));
   }
 
-  void handle(const Event& event) {
+  void handle(const PendingEvent& event) {
     const double now = event.time_s();
     switch (event.what()) {
-      case What::op_ends: return op_ended(event.g(), now);
-      case What::coasting_ends: return coasting_ended(event.g(), event.number(), now);
-      case What::segment_ends: return segment_ended(event.g(), event.number(), now);
-      case What::transfer_ends:
+      case EventKind::op_ends: return op_ended(event.g(), now);
+      case EventKind::coasting_ends: return coasting_ended(event.g(), event.number(), now);
+      case EventKind::segment_ends: return segment_ended(event.g(), event.number(), now);
+      case EventKind::transfer_ends:
         if (carrier_.continue_transfer(event.number(), event.g(), now))
           return transfer_ended(event.kind(), event.number(), event.g(), now);
     }
   }
 
   void end_segment_at(double time_s, std::uint32_t g, std::uint32_t number = 0) {
-    events_.emplace(time_s, What::segment_ends, Transfer::Kind{}, g, number);
+    events_.emplace(time_s, EventKind::segment_ends, Transfer::Kind{}, g, number);
   }
   void end_op_at(double time_s, std::uint32_t g) {
-    events_.emplace(time_s, What::op_ends, Transfer::Kind{}, g, 0);
+    events_.emplace(time_s, EventKind::op_ends, Transfer::Kind{}, g, 0);
   }
 
   /// Of computing: of the last backward of an update, from when a part of its gradient is there
@@ -509,7 +480,7 @@ class Simulation {
     dev.coasts = true;
     dev.since_s = now;
     coasters_.set(*dev.coasts_on, d);
-    events_.emplace(now + (times - dev.time) * dev.spans.length_s(), What::coasting_ends,
+    events_.emplace(now + (times - dev.time) * dev.spans.length_s(), EventKind::coasting_ends,
                     Transfer::Kind{}, g, ++dev.coasted);
   }
 
@@ -795,7 +766,7 @@ class Simulation {
   FlowNetwork& network_;
   Carrier carrier_;
   Coasters coasters_;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::priority_queue<PendingEvent, std::vector<PendingEvent>, std::greater<>> events_;
   double armed_at_ = -1;
   double latest_ = 0;
   std::uint64_t to_run_ = 0, done_ = 0;

@@ -161,7 +161,7 @@ class Compiler {
 
   void compile() {
     const Token first = token_;
-    const Kind kind = either();
+    const Kind kind = joined(0);
     if (token_.kind != Token::Kind::end) fail_unexpected();
     if (kind.base != Kind::Base::boolean)
       fail(text_, first, "is no condition: compare it with something, as in stages*width == 64");
@@ -188,65 +188,85 @@ class Compiler {
     return true;
   }
 
-  void emit(Operation operation) { steps.push_back({operation}); }
+  /// An operator between two operands, on a level of those that bind alike; the loosest bind first.
+  struct Binary {
+    std::string_view symbol;
+    Operation operation;
+    int level;
+  };
+  static constexpr int kComparison = 2, kSum = 3, kProduct = 4;
+  static constexpr Binary kBinary[] = {{"||", Operation::either, 0},
+                                       {"&&", Operation::both, 1},
+                                       {"==", Operation::equal, 2},
+                                       {"!=", Operation::unequal, 2},
+                                       {"<=", Operation::at_most, 2},
+                                       {">=", Operation::at_least, 2},
+                                       {"<", Operation::less, 2},
+                                       {">", Operation::greater, 2},
+                                       {"+", Operation::add, kSum},
+                                       {"-", Operation::subtract, kSum},
+                                       {"*", Operation::multiply, kProduct},
+                                       {"/", Operation::divide, kProduct},
+                                       {"%", Operation::remainder, kProduct}};
 
-  void push(const Condition::Step& step) { steps.push_back(step); }
-
-  Kind either() {
-    Kind left = both();
-    while (accept("||"))
-      left = logical(
-          left, operator_, [&] { return both(); }, Operation::either);
-    return left;
+  const Binary* accept_of(int level) {
+    const auto* found = std::ranges::find_if(
+        kBinary, [&](const Binary& one) { return one.level == level && accept(one.symbol); });
+    return found == std::end(kBinary) ? nullptr : found;
   }
 
-  Kind both() {
-    Kind left = inverted();
-    while (accept("&&"))
-      left = logical(
-          left, operator_, [&] { return inverted(); }, Operation::both);
-    return left;
-  }
-
-  template <class Right>
-  Kind logical(const Kind& left, const Token& at, Right&& right, Operation operation) {
-    const Kind other = right();
-    for (const Kind& side : {left, other}) {
-      if (side.base != Base::boolean)
-        fail(text_, at, fmt::format("'{}' stands between two conditions", at.text));
+  /// Reads operands joined by operators of a level; '!' stands before comparisons.
+  Kind joined(int level) {
+    const auto operand = [&] {
+      return level == kProduct          ? unary()
+             : level + 1 == kComparison ? inverted()
+                                        : joined(level + 1);
+    };
+    Kind left = operand();
+    while (const Binary* binary = accept_of(level)) {
+      const Token at = operator_;
+      left = combined(level, left, operand(), at);
+      if (level == kComparison && accept_of(level) != nullptr)
+        fail(text_, operator_, "join two comparisons with '&&'");
+      steps.push_back({binary->operation});
     }
-    emit(operation);
     return left;
+  }
+
+  /// Checks two operands. Returns what their combination is.
+  Kind combined(int level, Kind left, const Kind& right, const Token& at) const {
+    if (level == kComparison) {
+      check_comparison(left, right, at);
+      return {Base::boolean, std::nullopt, false};
+    }
+    for (const Kind& side : {left, right}) {
+      if (level < kComparison && side.base != Base::boolean)
+        fail(text_, at, fmt::format("'{}' stands between two conditions", at.text));
+      if (level > kComparison) require_number(side, at);
+    }
+    if (level < kComparison) return left;
+    if (level == kSum) same_dimension(left, right, at, "combines");
+    if (at.text == "%") same_dimension(left, right, at, "divides");
+    if (level == kSum && left.is_zero) left = right;
+    if (level == kProduct) left.dimension = dimension_of(left, right, at.text[0]);
+    left.is_zero = false;
+    return left;
+  }
+
+  void require_number(const Kind& side, const Token& at) const {
+    if (side.base != Base::number)
+      fail(text_, at, fmt::format("cannot calculate with {}", describe(side)));
   }
 
   Kind inverted() {
     const Depth depth(*this);
-    if (!accept("!")) return compared();
+    if (!accept("!")) return joined(kComparison);
     const Token at = operator_;
     const Kind kind = inverted();
     if (kind.base != Base::boolean)
       fail(text_, at, "'!' stands before a condition; put it in parentheses");
-    emit(Operation::invert);
+    steps.push_back({Operation::invert});
     return kind;
-  }
-
-  Kind compared() {
-    static constexpr std::pair<const char*, Operation> kComparisons[] = {
-        {"==", Operation::equal},    {"!=", Operation::unequal}, {"<=", Operation::at_most},
-        {">=", Operation::at_least}, {"<", Operation::less},     {">", Operation::greater}};
-    const Kind left = sum();
-    for (const auto& [symbol, operation] : kComparisons) {
-      if (!accept(symbol)) continue;
-      const Token at = operator_;
-      const Kind right = sum();
-      check_comparison(left, right, at);
-      for (const auto& [second, ignored] : kComparisons) {
-        if (accept(second)) fail(text_, operator_, "join two comparisons with '&&'");
-      }
-      emit(operation);
-      return {Base::boolean, std::nullopt, false};
-    }
-    return left;
   }
 
   void check_comparison(const Kind& left, const Kind& right, const Token& at) const {
@@ -278,43 +298,6 @@ class Compiler {
     fail(text_, at, fmt::format("{} {} with {}", verb, describe(left), describe(right)));
   }
 
-  Kind sum() {
-    Kind left = product();
-    while (accept("+") || accept("-")) {
-      const Token at = operator_;
-      const Kind right = product();
-      numbers(left, right, at);
-      same_dimension(left, right, at, "combines");
-      if (left.is_zero) left = right;
-      left.is_zero = false;
-      emit(at.text == "+" ? Operation::add : Operation::subtract);
-    }
-    return left;
-  }
-
-  Kind product() {
-    Kind left = unary();
-    while (accept("*") || accept("/") || accept("%")) {
-      const Token at = operator_;
-      const Kind right = unary();
-      numbers(left, right, at);
-      if (at.text == "%") same_dimension(left, right, at, "divides");
-      left.dimension = dimension_of(left, right, at.text[0]);
-      left.is_zero = false;
-      emit(at.text == "*"   ? Operation::multiply
-           : at.text == "/" ? Operation::divide
-                            : Operation::remainder);
-    }
-    return left;
-  }
-
-  void numbers(const Kind& left, const Kind& right, const Token& at) const {
-    for (const Kind& side : {left, right}) {
-      if (side.base != Base::number)
-        fail(text_, at, fmt::format("cannot calculate with {}", describe(side)));
-    }
-  }
-
   static std::optional<Dimension> dimension_of(const Kind& left, const Kind& right, char symbol) {
     if (symbol == '%' || right.dimension == Dimension::number) return left.dimension;
     if (symbol == '*' && left.dimension == Dimension::number) return right.dimension;
@@ -328,8 +311,8 @@ class Compiler {
     if (accept("-")) {
       const Token at = operator_;
       Kind kind = unary();
-      numbers(kind, kind, at);
-      emit(Operation::negate);
+      require_number(kind, at);
+      steps.push_back({Operation::negate});
       return kind;
     }
     return primary();
@@ -338,13 +321,13 @@ class Compiler {
   Kind primary() {
     const Token at = token_;
     if (accept("(")) {
-      const Kind kind = either();
+      const Kind kind = joined(0);
       if (!accept(")")) fail(text_, at, "this '(' is not closed");
       return kind;
     }
     switch (at.kind) {
-      case Token::Kind::number: push({Operation::constant, at.number}); break;
-      case Token::Kind::text: push({Operation::constant, numbered(at.text)}); break;
+      case Token::Kind::number: steps.push_back({Operation::constant, at.number}); break;
+      case Token::Kind::text: steps.push_back({Operation::constant, numbered(at.text)}); break;
       case Token::Kind::name: break;
       default: fail_unexpected();
     }
@@ -356,7 +339,7 @@ class Compiler {
 
   Kind variable(const Token& at) {
     if (at.text == "true" || at.text == "false") {
-      push({Operation::constant, numbered(at.text)});
+      steps.push_back({Operation::constant, numbered(at.text)});
       return {Base::text, std::nullopt, false};
     }
     Variable found;
@@ -368,7 +351,7 @@ class Compiler {
     Condition::Column column{found.level, std::move(found.numbers)};
     if (!found.dimension)
       for (const std::string& text : found.texts) column.values.push_back(numbered(text));
-    push({Operation::variable, 0, columns.size()});
+    steps.push_back({Operation::variable, 0, columns.size()});
     columns.push_back(std::move(column));
     if (!found.dimension) return {Base::text, std::nullopt, false};
     const bool share = *found.dimension == Dimension::fraction;
