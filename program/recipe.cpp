@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace penstock {
 
@@ -57,7 +58,18 @@ void add_ends(const Recipe& from, Recipe& to) {
   to.after.insert(to.after.end(), from.after.begin(), from.after.end());
 }
 
-/// Returns both with their segments in turns: while one exchanges, the other one computes.
+/// Returns whether an op that computes waits for this exchange: ranks of an inner axis exchange in
+/// the stream that computes, unless the op's own computing goes on beside it.
+bool holds_computing(const std::vector<Segment>& segments, std::size_t i) {
+  const Segment& s = segments[i];
+  if (s.lane != Lane::exchange || (s.axis != Axis::tensor && s.axis != Axis::context)) return false;
+  for (std::size_t j = 0; j < i; ++j)
+    if (segments[j].lane == Lane::compute && static_cast<int>(j) > s.after) return false;
+  return true;
+}
+
+/// Returns both with their segments in turns: while one exchanges tokens, the other one computes.
+/// What holds an op's computing holds the other one's, too, as both compute in one stream.
 Recipe interleaved(const Recipe& a, double share, const Recipe& b) {
   struct Source {
     const std::vector<Segment>& segments;
@@ -76,6 +88,11 @@ Recipe interleaved(const Recipe& a, double share, const Recipe& b) {
         Segment s = source.segments[source.next];
         s.share *= source.share;
         if (s.after != Segment::kNone) s.after = source.placed[static_cast<std::size_t>(s.after)];
+        if (holds_computing(source.segments, source.next)) {
+          source.placed.push_back(std::exchange(s.after, Segment::kNone));
+          both.before.push_back(s);
+          continue;
+        }
         source.placed.push_back(static_cast<std::int8_t>(both.segments.size()));
         both.segments.push_back(s);
       }

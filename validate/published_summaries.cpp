@@ -233,7 +233,10 @@ class SummaryRow {
                      double ep) {
     write_job(gpu, gpus, d);
     set("base_model", std::string(mixture.model));
-    if (mixture.model == "deepseek-v3-671b") set("mtp", "1");
+    if (mixture.model == "deepseek-v3-671b") {
+      set("mtp", "1");
+      set("tp_overlap", "0");  // its recipe sets tp_comm_overlap=False (recipes/deepseek)
+    }
     set("stack", "nemo");
     set_count("ep", ep);
     set("expert_exchange", "once-per-node");

@@ -201,14 +201,48 @@ std::int64_t narrow_bytes(const StageJob& job, std::int64_t x) {
   return std::llround(static_cast<double>(x) * job.gathered_share());
 }
 
-/// Adds so many exchanges of x among the tensor ranks: before and after what is computed, or both
-/// at once.
-void add_passes(const StageJob& job, Exchanges& exchanges, std::int64_t x, int calls) {
+/// Counts exchanges of whole tokens among the tensor ranks, or of their latents.
+struct Passes {
+  int tokens = 0, latents = 0;
+
+  int calls() const { return tokens + latents; }
+};
+
+/// Returns the bytes of a microbatch's latents where it has x bytes of tokens. With sequence
+/// parallelism a rank makes latents of its own tokens (Megatron-LM's multi_latent_attention.py), so
+/// that these are gathered, in 16 bits, and not the tokens themselves.
+std::int64_t latent_bytes(const StageJob& job, std::int64_t x) {
+  const LatentAttention& latent = *job.model.latent;
+  const auto elements = static_cast<double>(latent.q_rank + latent.kv_rank + latent.rope_dim);
+  return std::llround(static_cast<double>(x) * elements /
+                      static_cast<double>(job.model.hidden_size));
+}
+
+void add_gathers(const StageJob& job, Exchanges& exchanges, std::int64_t x, const Passes& passes) {
+  exchanges.add_calls(Collective::all_gather, narrow_bytes(job, x), passes.tokens);
+  if (passes.latents > 0)
+    exchanges.add_calls(Collective::all_gather, latent_bytes(job, x), passes.latents);
+}
+
+/// Adds what tensor ranks exchange before and after what is computed forward, or both at once.
+void add_forward(const StageJob& job, Exchanges& exchanges, std::int64_t x, const Passes& passes) {
   if (job.tensor.sequence) {
-    exchanges.add_calls(Collective::all_gather, narrow_bytes(job, x), calls);
-    exchanges.add_calls(Collective::reduce_scatter, x, calls);
+    add_gathers(job, exchanges, x, passes);
+    exchanges.add_calls(Collective::reduce_scatter, x, passes.calls());
   } else {
-    exchanges.add_calls(Collective::all_reduce, x, calls);
+    exchanges.add_calls(Collective::all_reduce, x, passes.calls());
+  }
+}
+
+/// The same of gradients.
+void add_backward(const StageJob& job, Exchanges& exchanges, std::int64_t x, const Passes& passes) {
+  if (job.tensor.sequence) {
+    exchanges.add_calls(Collective::all_gather, narrow_bytes(job, x), passes.calls());
+    exchanges.add_calls(Collective::reduce_scatter, x, passes.tokens);
+    if (passes.latents > 0)
+      exchanges.add_calls(Collective::reduce_scatter, latent_bytes(job, x), passes.latents);
+  } else {
+    exchanges.add_calls(Collective::all_reduce, x, passes.calls());
   }
 }
 
@@ -236,7 +270,7 @@ void add_context(const StageJob& job, Exchanges& exchanges, int layers, bool gra
 /// Sums over the kinds of a stage's layers.
 struct OfStage {
   int layers = 0, attention_again = 0;
-  int passes = 0, passes_again = 0;  ///< tensor ranks gather and sum so often
+  Passes passes, passes_again;  ///< tensor ranks gather and sum so often
   int experts = 0, experts_again = 0;
   double products_again = 0;  ///< layers whose products are made again
 
@@ -246,8 +280,14 @@ struct OfStage {
       const int once_more = job.layers_again(count);
       layers += count.layers;
       attention_again += job.makes_attention_again() ? once_more : 0;
-      passes += job.forward.sums * count.layers;
-      passes_again += job.again.sums * once_more;
+      const bool gathers_latents =
+          job.tensor.sequence && job.model.latent && job.model.latent->q_rank > 0;
+      const auto add = [&](Passes& all, int sums, int latents) {
+        all.latents += gathers_latents ? latents : 0;
+        all.tokens += sums - (gathers_latents ? latents : 0);
+      };
+      add(passes, job.forward.sums * count.layers, count.layers);
+      add(passes_again, job.again.sums * once_more, job.recompute.in_full() ? once_more : 0);
       experts += job.forward.class_flops[kExperts] > 0 ? count.layers : 0;
       experts_again += job.again.class_flops[kExperts] > 0 ? once_more : 0;
       products_again += once_more * job.again.product_flops / job.forward.product_flops;
@@ -288,18 +328,18 @@ void set_recipes(const StageKinds& kinds, bool first, bool last, const LayerProd
   const std::int64_t numbers = std::llround(4 * job.b * static_cast<double>(job.model.seq_length));
   const bool sequence = job.tensor.sequence;
   const Collective reduces = sequence ? Collective::reduce_scatter : Collective::all_reduce;
-  const int passes = of.passes;
   Exchanges forward, input, weight;
   UnderProducts under_forward, under_input, under_weight;
   if (job.tensor.degree > 1) {
     const bool hides = job.tensor.overlap;
     under_forward.layers = under_weight.layers = layers;
     under_input.layers = layers + of.products_again;
-    add_passes(job, hides ? under_forward.exchanges : forward, x, passes);
-    add_passes(job, hides ? under_input.exchanges : input, x, passes + of.passes_again);
+    add_forward(job, hides ? under_forward.exchanges : forward, x, of.passes);
+    Exchanges& back = hides ? under_input.exchanges : input;
+    add_backward(job, back, x, of.passes);
+    add_forward(job, back, x, of.passes_again);
     if (sequence && !job.keeps_gathered())
-      (hides ? under_weight.exchanges : weight)
-          .add_calls(Collective::all_gather, narrow_bytes(job, x), passes);
+      add_gathers(job, hides ? under_weight.exchanges : weight, x, of.passes);
     if (job.gathers_messages() && !first) forward.add_calls(Collective::all_gather, x, 1);
     if (job.gathers_messages() && !last) input.add_calls(Collective::all_gather, x, 1);
     const int heads = last ? 1 + job.model.mtp_layers : 0;  // the LM head, once for each token

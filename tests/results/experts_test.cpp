@@ -167,6 +167,23 @@ TEST(Experts, TokensCrossTheNetworkOnceWhereTheyAreSentOn) {
   EXPECT_NEAR(exposed_s("once-per-node"), calls * (once / 25e9 + 5e-6), 1e-6);
 }
 
+/// DeepSeek-V3's ranks gather 2,112 elements of a token's latents before attention, and 7,168 of
+/// tokens everywhere else: in F before the shared experts, in W again.
+TEST(Experts, OfTensorRanksGatherLatents) {
+  const auto gathered = [](OpKind kind) {
+    const Scenario s = parse_scenario(
+        "model: {base: deepseek-v3-671b, num_layers: 4, mtp_layers: 0}\n"
+        "cluster: {base: hgx-h800, nodes: 2}\nstack: none\nschedule: zb-h1\n"
+        "pipeline: {stages: 2, width: 4, tensor: 2, sequence_parallel: true, expert: 8, "
+        "expert_tensor: 1, microbatches: 2, split: [2, 2]}\n",
+        "latents.yaml");
+    return static_cast<double>(s.costs[0][kind].recipe.bytes(Axis::tensor, Collective::all_gather));
+  };
+  const double token = 4096 * 2, layers = 2;
+  EXPECT_EQ(gathered(OpKind::forward), layers * token * (2112 + 7168));
+  EXPECT_EQ(gathered(OpKind::backward_input), layers * token * 2 * 7168);
+}
+
 TEST(Experts, OfFewPartsCrossTheNetworkLess) {
   const auto bytes = [](const std::string& groups) {
     return of_experts(

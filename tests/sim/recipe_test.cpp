@@ -173,6 +173,37 @@ TEST(Recipe, OfTwoOpsWithExpertsOneComputesWhileTheOtherOneExchanges) {
   EXPECT_NEAR(exposed_s(both, 3, seconds), 13, 1e-9);  // four exchanges, one after the other
 }
 
+/// What tensor ranks exchange before an op's attention holds the stream in which both compute; what
+/// they exchange beside its products does not.
+TEST(Recipe, OfTensorRanksHoldBothOpsOfAPair) {
+  const auto exchanged = [](Axis axis, std::int8_t after, std::int64_t bytes) {
+    return Segment{.lane = Lane::exchange,
+                   .axis = axis,
+                   .what = Collective::all_gather,
+                   .after = after,
+                   .calls = 1,
+                   .bytes = bytes};
+  };
+  const auto left_s = [&](const Recipe& a) {
+    return exposed_s(joined(a, 0.5, {{{.share = 1}}, 1}), 20,
+                     [](const Segment& s) { return static_cast<double>(s.bytes); });
+  };
+  const auto held = [&](std::int64_t bytes) {
+    return left_s({{exchanged(Axis::tensor, Segment::kNone, bytes),
+                    {.after = 0, .share = 1},
+                    exchanged(Axis::expert, 1, 4)},
+                   1});
+  };
+  const auto beside = [&](std::int64_t bytes) {
+    return left_s({{{.share = 1},
+                    exchanged(Axis::tensor, Segment::kNone, bytes),
+                    exchanged(Axis::expert, 0, 4)},
+                   1});
+  };
+  EXPECT_DOUBLE_EQ(held(3) - held(0), 3);
+  EXPECT_DOUBLE_EQ(beside(3) - beside(0), 0);
+}
+
 TEST(Recipe, OfMoreSegmentsThanEnginesHaveBitsIsABug) {
   Recipe many{{}, 1};
   for (std::size_t i = 0; i < Recipe::kMostSegments; ++i)
