@@ -178,16 +178,21 @@ class SummaryRow {
     const double count = number("#-GPUs"), tp = number("TP"), pp = number("PP"), cp = number("CP");
     const double width = count / (tp * pp * cp), batch = number("GBS"), micro = number("MBS");
     const Degrees degrees{tp, pp, cp, number("VP"), width, micro, batch / width / micro};
-    if (mixture != std::end(kMixtures))
+    if (mixture != std::end(kMixtures)) {
       write_mixture(*mixture, gpu, count, degrees, number("EP"));
-    else
+      write_recipe(mixture->model, gpu, degrees);
+    } else {
       write_llama(*llama, gpu, count, degrees);
+    }
     if (number("FSDP") > 1) {
       set("shard", "weights");
       set_count("shard_group", number("FSDP"));
     }
     set("seq", cell("Sequence Length"));
-    set("precision", precision_of(whole("Precision")));
+    const std::string precision = precision_of(whole("Precision"));
+    set("precision", precision);
+    if (precision == "mxfp8" && whole_graphs_)
+      set("precision_json", R"({"base": "mxfp8", "attention": "fp8", "linear_weights": "narrow"})");
     const double tokens = number("Tokens / sec / GPU") * count;
     set("iteration_s", fmt::format("{:.6g}", batch * number("Sequence Length") / tokens));
   }
@@ -227,8 +232,36 @@ class SummaryRow {
   struct Degrees {
     double tp, pp, cp, chunks, width, microbatch, microbatches;
   };
-  /// Writes a job of a mixture; what its pages leave out is as their newest recipes have it: tokens
-  /// go once to each node, and passes of chunks run together.
+  /// Writes what Bridge's pages leave out, as its recipes had it (scripts/performance/configs;
+  /// of DeepSeek-V3 at f0e2c37 until release 26.04 and at 0426418 later, of Qwen3 at f29a269 and
+  /// 01b2977, of GPT-OSS at 07eea52): whether passes of chunks run together
+  /// (moe_a2a_overlap), what is recomputed, and whether the dispatcher goes once to each node
+  /// (flex) or not.
+  void write_recipe(std::string_view model, const std::string& gpu, const Degrees& d) {
+    const bool later = whole("release").substr(0, 5) >= "26.06";
+    const bool rack = gpu == "gb200" || gpu == "gb300";
+    bool overlaps = false;
+    if (model == "deepseek-v3-671b") {
+      const bool wide = gpu == "b200" && d.chunks == 2;
+      whole_graphs_ = later && (rack || gpu == "b300");
+      overlaps = whole_graphs_ || wide;
+      if (wide || gpu == "h100")
+        set("recompute_modules", "mla_up_proj, mlp");
+      else if (!whole_graphs_ || gpu != "gb300")
+        set("recompute_modules", "mla_up_proj");
+    } else if (model == "gpt-oss-120b") {
+      whole_graphs_ = overlaps = rack && precision_of(whole("Precision")) == "mxfp8";
+      if (!overlaps) set("expert_exchange", "all-to-all");
+    } else if (model == "qwen3-235b-a22b") {
+      overlaps = later || !rack;  // later recipes of racks are not known
+      if (gpu == "b200") overlaps = false;
+      if (!rack) set("expert_exchange", "all-to-all");
+    }
+    if (whole_graphs_) set("flags", "whole-iteration CUDA graph");
+    set("expert_overlap", overlaps && (d.chunks > 1 || d.pp == 1) ? "1" : "0");
+  }
+
+  /// Writes a job of a mixture whose tokens go once to each node and whose passes run together.
   void write_mixture(const Mixture& mixture, const std::string& gpu, double gpus, const Degrees& d,
                      double ep) {
     write_job(gpu, gpus, d);
@@ -282,6 +315,7 @@ class SummaryRow {
   const CsvTable& table_;
   const CsvTable::Row& row_;
   std::map<std::string, std::string> cells_;
+  bool whole_graphs_ = false;  ///< a recipe with a CUDA graph of whole iterations, fp8 attention
 };
 
 /// A row of microseconds by device, each list in one cell.
@@ -395,6 +429,7 @@ CsvTable summary_as_runs(const CsvTable& table) {
                                              "expert_overlap",
                                              "mtp",
                                              "precision_json",
+                                             "recompute_modules",
                                              "family",
                                              "layers",
                                              "hidden",

@@ -56,6 +56,7 @@ constexpr const char* kOtherColumns[] = {"id",
                                          "transfers",
                                          "chunks",
                                          "recompute",
+                                         "recompute_modules",
                                          "split",
                                          "reduction",
                                          "overlap_grad_reduce",
@@ -394,6 +395,9 @@ class RowReader {
     write_column("microbatch_size", "microbatch");
     write_column("microbatches", "microbatches");
     write_column("recompute", "recompute");
+    if (has("recompute_modules"))
+      text_ += fmt::format("  recompute: selective\n  recompute_modules: [{}]\n",
+                           cell("recompute_modules"));
     if (number("dp").value_or(1) * number("cp").value_or(1) > 1) write_sharding();
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.

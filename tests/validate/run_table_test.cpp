@@ -263,6 +263,32 @@ TEST(Summaries, ALineOfMegatronBridgesIsARunOrSaysWhyNot) {
   EXPECT_TRUE(!rows[2].unsupported && rows[3].unsupported && !rows[4].unsupported);
 }
 
+/// Bridge's pages do not say whether passes run together, nor what is recomputed: its recipes did,
+/// by release.
+TEST(Summaries, RowsOfMixturesAreAsTheirRecipesWere) {
+  const auto scenario = [](const std::string& release, const std::string& row) {
+    return parse_run_table(
+               "release,task,System,Model,#-GPUs,Precision,GBS,MBS,Sequence Length,FSDP,TP,PP,CP,"
+               "VP,EP,GA,Tokens / sec / GPU,Model TFLOP / sec / GPU\n" +
+                   release + ",Pre-Training Performance," + row,
+               "t.csv")
+        .at(0)
+        .scenario;
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  const char* deepseek = "DGX-GB300,DeepSeekV3,256,MXFP8,4096,1,4096,,1,2,1,8,32,,6288,1635\n";
+  const std::string before = scenario("26.04", deepseek), later = scenario("26.06", deepseek);
+  EXPECT_TRUE(has(before, "recompute_modules: [mla_up_proj]\n")) << before;
+  EXPECT_FALSE(has(before, "expert_overlap: true") || has(before, "cuda_graphs: true"));
+  EXPECT_FALSE(has(later, "recompute_modules")) << later;
+  EXPECT_TRUE(has(later, "expert_overlap: true") && has(later, "cuda_graphs: true")) << later;
+  const std::string eight =
+      scenario("26.02", "DGX-B300,Qwen3_235B_a22B,256,MXFP8,8192,1,4096,,1,8,1,4,8,,2600,383\n");
+  EXPECT_TRUE(has(eight, "expert_exchange: all-to-all\n") && has(eight, "expert_overlap: true"));
+}
+
 TEST(Summaries, RowsGatheredFromBridgesPagesAreTheSameRuns) {
   const std::string text =
       "id,release,task,system,model,ngpus,precision,gbs,mbs,sequence_length,fsdp,tp,pp,cp,vp,ep,ga,"
