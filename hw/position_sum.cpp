@@ -2,6 +2,7 @@
 #include "hw/position_sum.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace penstock {
 

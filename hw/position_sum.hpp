@@ -6,6 +6,11 @@
 #include "hw/rank_exchange.hpp"
 #include "hw/reference_stage.hpp"
 
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
 namespace penstock {
 
 /// Sums the gradients of the devices of a position as the steps of their reduction say, one after

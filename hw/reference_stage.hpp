@@ -11,6 +11,10 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace penstock {
 

@@ -23,18 +23,19 @@
 
 namespace penstock {
 
-/// How software makes the loss of logits, in bytes per logit of the model's type (e bytes):
-///   separate   4 kept, a softmax in fp32; 4 + e beside it, logits in both types
-///   fused      4 kept; e beside it (Megatron-LM's --cross-entropy-loss-fusion)
-///   in_place   e kept, the gradient that takes the logits' place (Transformer Engine's)
-/// and, where a stack's kernels are measured and it says no `logits_traffic`, reads and writes
-/// (e = 2; forward + backward of the loss):
-///   separate   cast 6, maximum 4, subtraction 8, exponential 8, sum 4, division 8 + scaling 8,
-///   cast 6 fused      cast and maximum 6, subtraction, exponential and sum 8, division 8 +
-///   scaling, cast 6 in_place   maximum and sum 2, gradient 4 + scaling 4
-enum class CrossEntropy : std::uint8_t { separate, fused, in_place };
+/// How software makes the loss of logits, in bytes per logit of e bytes.
+enum class CrossEntropy : std::uint8_t {
+  separate,  ///< 4 kept, a softmax in fp32; 4 + e beside it, logits in both types
+  fused,     ///< 4 kept; e beside it (Megatron-LM's --cross-entropy-loss-fusion)
+  in_place,  ///< e kept, the gradient that takes the logits' place (Transformer Engine's)
+};
 
-/// Returns bytes per logit that the loss moves, the mean of forward and backward.
+/// Returns what the loss reads and writes of a 16-bit logit, in bytes, the mean of forward and
+/// backward, counted kernel by kernel of Megatron-LM's core/tensor_parallel/cross_entropy.py:
+/// * separate: cast 6, maximum 4, subtraction 8, exponential 8, sum 4, division 8; scaling 8, cast
+/// 6
+/// * fused: cast and maximum 6, subtraction to sum 8, division 8; scaling and cast 6
+/// * in_place: maximum and sum 2, gradient 4; scaling 4
 constexpr double logits_traffic_of(CrossEntropy how) {
   return how == CrossEntropy::separate ? 26 : how == CrossEntropy::fused ? 14 : 5;
 }
@@ -92,8 +93,8 @@ struct StackSpec {
   bool gathers_again = false;  ///< W's inputs among tensor ranks, instead of keeping them
   CrossEntropy cross_entropy = CrossEntropy::separate;
   double logits_kept = 0;  ///< bytes per logit; 0: as `cross_entropy` says
-  /// Products that add weights' gradients up themselves leave one in 16 bits for autograd, of each
-  /// shape of a layer's matrices, which all layers share (Transformer Engine's get_dummy_wgrad).
+  /// Products that add weights' gradients up themselves leave one in the model's type for autograd,
+  /// of each shape of the layers' matrices (Transformer Engine's get_dummy_wgrad).
   bool gradient_placeholders = false;
   /// Bytes of a parameter where the model does not say them.
   std::optional<double> weight_bytes, gradient_bytes, optimizer_bytes;

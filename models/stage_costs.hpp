@@ -98,7 +98,8 @@ StageCosts stage_costs_of(const TransformerSpec& model, const DeviceSpec& device
                           const std::vector<int>& layers, std::size_t stage,
                           const StageCostOptions& options);
 
-/// The same of many stages that recompute alike, one by one: what layers take is computed once.
+/// The same of many stages, one by one, where layers are computed once: all recompute as
+/// `options.recompute` says of stage 0.
 class StageCoster {
  public:
   StageCoster(const TransformerSpec& model, const DeviceSpec& device,

@@ -791,8 +791,7 @@ const std::vector<KeyRow>& table() {
        "separate|fused|in-place"},
       {"stack", "logits_kept", T::quantity, "bytes kept per logit, instead of these", D::number},
       {"stack", "gradient_placeholders", T::boolean,
-       "products that add up gradients leave one in 16 bits of each shape of a layer's matrices, "
-       "as "
+       "products that add up gradients leave one more of each shape of the layers' matrices, as "
        "Transformer Engine's do; default false"},
       {"stack", "weight_bytes", T::quantity,
        "per parameter, where the model has no bytes_per_parameter", D::number},

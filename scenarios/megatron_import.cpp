@@ -157,11 +157,13 @@ class Import : public ImportNotes {
   /// Returns the software: its name, and what flags change in it.
   std::string stack() {
     std::string changes;
-    const bool fused = has("cross-entropy-loss-fusion", "stack.cross_entropy");
-    const bool in_place =
-        fused && word("cross-entropy-fusion-impl", "stack.cross_entropy: in-place") == "te";
-    if (!fused) ignore("cross-entropy-fusion-impl");  // without which it says nothing
-    if (fused) changes += fmt::format(", cross_entropy: {}", in_place ? "in-place" : "fused");
+    const bool in_place = mentions("cross-entropy-loss-fusion") &&
+                          word("cross-entropy-fusion-impl", "stack.cross_entropy") == "te";
+    const std::string how = in_place ? "in-place" : "fused";
+    if (has("cross-entropy-loss-fusion", "stack.cross_entropy: " + how))
+      changes += ", cross_entropy: " + how;
+    else
+      ignore("cross-entropy-fusion-impl");  // without which it says nothing
     const std::string graphs = word("cuda-graph-impl", "stack.cuda_graphs");
     bool launched = !graphs.empty() && graphs != "none";
     for (const char* flag : {"enable-cuda-graph", "external-cuda-graph"})

@@ -20,10 +20,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <queue>
 #include <utility>
+#include <vector>
 
 namespace penstock {
 namespace {

@@ -188,7 +188,8 @@ class Compiler {
     return true;
   }
 
-  /// An operator between two operands, on a level of those that bind alike; the loosest bind first.
+  /// An operator between two operands, on a level of those that bind alike; level 0 binds most
+  /// loosely.
   struct Binary {
     std::string_view symbol;
     Operation operation;

@@ -201,6 +201,10 @@ std::string stack_text(const RunFit& fitted, const std::vector<double>& values,
     text += fmt::format("matrix_efficiency_of: {}\n", Json(stack.matrix_efficiency_of).dump());
   if (stack.overlaps_reduction) text += "reduction_overlap: backward\n";
   if (stack.gathers_again) text += "gathered_inputs: again\n";
+  if (stack.cross_entropy != CrossEntropy::separate)
+    text += fmt::format("cross_entropy: {}\n",
+                        stack.cross_entropy == CrossEntropy::fused ? "fused" : "in-place");
+  if (stack.cuda_graphs) text += "cuda_graphs: true\n";
   if (stack.gradient_placeholders) text += "gradient_placeholders: true\n";
   return text;
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 namespace penstock {
 namespace {
@@ -66,6 +68,18 @@ double logits_workspace_bytes(const StageJob& job) {
     case CrossEntropy::fused: return separate * element / (4 + element);
     default: return separate;
   }
+}
+
+/// Returns the bytes of gradients that products leave behind, one of each shape.
+double placeholder_bytes(const StageKinds& kinds) {
+  const StageJob& job = kinds.front().job;
+  if (!job.stack.gradient_placeholders) return 0;
+  std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+  for (const auto& [of, count] : kinds)
+    if (count.layers > 0) of.layer.add_shapes(of.tensor, shapes);
+  double elements = 0;
+  for (const auto& [rows, columns] : shapes) elements += static_cast<double>(rows * columns);
+  return job.model.element_bytes() * elements;
 }
 
 LayerCount all_layers(const StageKinds& kinds) {
@@ -154,14 +168,10 @@ void set_kept_bytes(const StageKinds& kinds, bool first, bool last, PassCosts& c
   const double next = job.context > 1 && layers > 0 ? parts * passed_bytes(job) : 0;
   // A layer is copied while the next one is computed.
   const double copied = layers > 0 ? std::min(2, layers) * offloaded / layers : 0;
-  double placeholders = 0;
-  for (const auto& [of, count] : kinds)
-    if (job.stack.gradient_placeholders && count.layers > 0)
-      placeholders = std::max(placeholders, model.element_bytes() * of.layer.shapes(of.tensor));
-  const double whole_op = gathered + copied + placeholders;
-  costs.forward_workspace_bytes = rounded(std::max(made, logits_workspace) + next + whole_op);
+  const double throughout = gathered + copied + placeholder_bytes(kinds);
+  costs.forward_workspace_bytes = rounded(std::max(made, logits_workspace) + next + throughout);
   costs.backward_workspace_bytes =
-      rounded(std::max(recomputed, logits_workspace) + 2 * next + whole_op);
+      rounded(std::max(recomputed, logits_workspace) + 2 * next + throughout);
   costs.again_workspace_bytes =
       costs.backward_workspace_bytes - rounded(logits_workspace + gathered + 2 * next);
 }

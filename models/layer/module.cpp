@@ -2,8 +2,6 @@
 #include "models/layer/module.hpp"
 
 #include <algorithm>
-#include <set>
-#include <utility>
 
 namespace penstock {
 namespace {
@@ -321,15 +319,15 @@ std::int64_t Layer::expert_parameters() const {
   });
 }
 
-double Layer::shapes(const TensorParallel& tensor) const {
-  std::set<std::pair<std::int64_t, std::int64_t>> seen;
-  double elements = 0;
+void Layer::add_shapes(const TensorParallel& tensor,
+                       std::set<std::pair<std::int64_t, std::int64_t>>& shapes) const {
   for (const Module& m : modules_) {
-    if (m.kind != Module::Kind::product || !seen.emplace(m.rows, m.columns).second) continue;
+    if (m.kind != Module::Kind::product) continue;
     const bool of_experts = m.divided_by == Module::DividedBy::experts;
-    elements += real(m.rows * m.columns) / (of_experts ? expert_.tensor : parts(m, tensor));
+    const int ranks = of_experts ? expert_.tensor : parts(m, tensor);
+    shapes.emplace(m.by_columns ? m.rows : m.rows / ranks,
+                   m.by_columns ? m.columns / ranks : m.columns);
   }
-  return elements;
 }
 
 std::int64_t Layer::idle_parameters() const {

@@ -32,7 +32,9 @@
 #include "models/transformer.hpp"
 
 #include <cstdint>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -138,8 +140,9 @@ class Layer {
   /// Parameters on each of the GPUs that share a stage; and of these, those of routed experts.
   std::int64_t parameters(const TensorParallel& tensor) const;
   std::int64_t expert_parameters() const;
-  /// Returns the elements of one matrix of each shape, on each of the GPUs that share a stage.
-  double shapes(const TensorParallel& tensor) const;
+  /// Adds the shapes that matrices have on each of the GPUs that share a stage, rows and columns.
+  void add_shapes(const TensorParallel& tensor,
+                  std::set<std::pair<std::int64_t, std::int64_t>>& shapes) const;
   /// Returns the parameters of the routed experts that a token does not use.
   std::int64_t idle_parameters() const;
 

@@ -79,7 +79,7 @@ double stash_bytes(const StagePart& part, const Held& stash) {
 Understood understood_of(const Scenario& base, const std::vector<std::string>& kept_keys) {
   const auto known = [](const std::string& key) {
     return place_of_choice("optimizer_sync|reduction|expert_exchange|narrow_dispatch", key)
-        .has_value();  // no bound counts exchanges of tokens, so how they are sent changes none
+        .has_value();  // bounds price exchanges of tokens as these keys say
   };
   if (!std::ranges::all_of(kept_keys, known)) return Understood::work;
   const std::pair<bool, Understood> features[] = {
@@ -122,6 +122,10 @@ Bounds::Bounds(const Problem& problem, const Axes& axes, Understood understood)
   rings_ = problem.plain_reduction();
 }
 
+bool Bounds::pairs(const PlanFamily& family) const {
+  return family.schedule->pairs || problem_.base().lowering.pairs;
+}
+
 StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute, bool pairs) {
   const StageTable::Key key{
       shape.tensor,
@@ -144,6 +148,11 @@ StageTable& Bounds::table(const Shape& shape, const Recomputation& recompute, bo
 const CollectivePrice* Bounds::token_price(int expert) {
   const Cluster& cluster = problem_.base().cluster;
   if (expert < 2 || cluster.network || !cluster.groups.empty()) return nullptr;
+  // Neighbours are a group's best place where they fill whole nodes, and links within nodes are no
+  // slower than those between.
+  const int node = cluster.devices_per_node;
+  const double out = cluster.inter.bytes_per_s * std::max(1, cluster.nics_per_node) / node;
+  if (expert > node && (expert % node != 0 || cluster.intra.bytes_per_s < out)) return nullptr;
   const auto [found, added] = token_prices_.try_emplace(expert);
   if (added) {
     std::vector<int> closest(static_cast<std::size_t>(expert));
@@ -162,7 +171,7 @@ std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
   if (family.schedule->checkpoints) {
     const bool always = family.checkpoint == Checkpoint::always;
     const bool never = family.checkpoint == Checkpoint::never;
-    const auto of = [&](Recompute r) { return &table(family.shape, r, family.schedule->pairs); };
+    const auto of = [&](Recompute r) { return &table(family.shape, r, pairs(family)); };
     out.push_back({Recompute::none, of(always ? Recompute::full : Recompute::none),
                    of(never ? Recompute::none : Recompute::full)});
     return out;
@@ -172,7 +181,7 @@ std::vector<Bounds::Level> Bounds::levels(const PlanFamily& family) {
 }
 
 Bounds::Level Bounds::level_of(const PlanFamily& family, const Recomputation& recompute) {
-  StageTable& costs = table(family.shape, recompute, family.schedule->pairs);
+  StageTable& costs = table(family.shape, recompute, pairs(family));
   return {recompute, &costs, &costs};
 }
 

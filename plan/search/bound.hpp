@@ -154,7 +154,8 @@ class Bounds {
 
   Level level_of(const PlanFamily& family, const Recomputation& recompute);
   bool more(Cut& cut, std::size_t stage);
-  /// `pairs`: of schedules that may run a pair of F and B together.
+  /// Returns whether a pair of F and B may run together, and hide exchanges of tokens.
+  bool pairs(const PlanFamily& family) const;
   StageTable& table(const Shape& shape, const Recomputation& recompute, bool pairs = true);
   /// Returns the least price of an all-to-all among so many GPUs that divide experts, which is that
   /// among neighbours; none where it is not known.

@@ -62,19 +62,26 @@ class MegatronCases : public testing::Test {
 
 TEST_F(MegatronCases, GradientsOfFp16HaveTwoBytes) {
   const Answer a = answer_of("fp16-grads.sh");
-  EXPECT_NEAR(a.peak_gib(), 28.1, 0.1);
+  // The stack whose activations were fitted then.
+  EXPECT_NEAR(answer_of("fp16-grads.sh", {"stack=megatron-b200-node"}).peak_gib(), 28.1, 0.1);
   EXPECT_NEAR(a.result["devices"][0]["memory"]["gradients"].get<double>() / kGiB, 3.01, 0.01);
 }
 
 TEST_F(MegatronCases, GradientsThatAreReducedInBf16HaveTwoBytes) {
   const Answer a = answer_of("llama3-8b-readme.sh");
   EXPECT_TRUE(a.result["feasible"].get<bool>());
-  EXPECT_NE(a.table.find("Fits?      yes: "), std::string::npos) << a.table;
+  EXPECT_NE(a.table.find("Fits?      yes"), std::string::npos) << a.table;
   EXPECT_NEAR(a.result["devices"][0]["memory"]["gradients"].get<double>(), 2 * 8.03e9, 2e7);
-  // In 16 bits: the script computes in fp8, which keeps fewer bytes of linear layers' inputs.
-  EXPECT_NEAR(answer_of("llama3-8b-readme.sh", {"model.precision=mixed-bf16"}).peak_gib(), 71.8,
-              0.1);
-  EXPECT_LT(a.peak_gib(), 71.8);
+  // By the stack whose activations were fitted then, and in 16 bits: the script computes in fp8,
+  // which keeps fewer bytes of linear layers' inputs.
+  const std::string then = "stack=megatron-b200-node";
+  EXPECT_NEAR(answer_of("llama3-8b-readme.sh", {then, "model.precision=mixed-bf16"}).peak_gib(),
+              71.8, 0.1);
+  // MLPerf's run of the same model on 64 H100 (Cisco, 5.1) had a peak of 71.229 GiB, where an
+  // eighth of the optimizer's states is on a GPU, and a loss that is not fused.
+  const double less_optimizer = 12 * 8.03e9 * (1.0 / 8 - 1.0 / 64) / kGiB;
+  EXPECT_NEAR(answer_of("llama3-8b-readme.sh", {"stack=megatron"}).peak_gib() - less_optimizer,
+              71.229, 0.3);
 }
 
 TEST_F(MegatronCases, ZeroOneAndTheLaunchersNodesCount) {
@@ -94,7 +101,7 @@ TEST_F(MegatronCases, KeyValueHeadsOfMegatronDeepSpeed) {
 
 TEST_F(MegatronCases, ANeutralKvChannelsIsNoNews) {
   const Answer a = answer_of("kv-llama31.sh");
-  EXPECT_NEAR(a.peak_gib(), 63.97, 0.1);
+  EXPECT_NEAR(a.peak_gib(), 72.53, 0.1);
   EXPECT_EQ(a.result.value("missing", ""), "") << a.table;
   EXPECT_NE(a.table.find("Fits?      yes"), std::string::npos) << a.table;
 }

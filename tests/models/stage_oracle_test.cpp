@@ -229,7 +229,7 @@ StackSpec random_stack(Random& r) {
   s.backward_host_s = maybe(r.between(1e-4, 1e-2));
   s.tensor_host_s = maybe(r.between(1e-4, 1e-3));
   s.logits_kept = maybe(r.between(0.5, 10));
-  s.cross_entropy = r.flip() ? CrossEntropy::in_place : CrossEntropy::fused;
+  s.cross_entropy = static_cast<CrossEntropy>(r.below(3));
   if (r.flip()) return s;
   s.kept_per_hidden = r.between(15, 45);
   s.kept_per_column = r.between(0, 5);

@@ -111,8 +111,9 @@ TEST(Software, HidesTheReductionOfEveryStage) {
     const auto iteration = [&](const std::string& more) {
       const std::string job =
           "model: {base: llama-3-8b, num_layers: 32}\ncluster: {base: dgx-h100, "
-          "nodes: 2, inter: 50 Gbps}\nstack: megatron\nschedule: " +
-          std::string(schedule) + "\npipeline: {stages: 4, width: 4, microbatches: 8" + more +
+          "nodes: 2, inter: 200 Gbps}\nstack: megatron\nschedule: " +
+          std::string(schedule) +
+          "\npipeline: {stages: 4, width: 4, microbatches: 8, rank_order: pipeline-first" + more +
           "}\n";
       return *iteration_time_s(simulated(job));
     };

@@ -124,6 +124,19 @@ TEST(StackKey, SlowsLinksAndSaysBytesThatTheModelLeavesOpen) {
             2);
 }
 
+TEST(StackKey, TheLossMovesWhatItsKernelsDoUnlessItIsSaid) {
+  const auto moved = [](const std::string& stack) {
+    return read(kLlama + "schedule: 1f1b\npipeline: {stages: 4, width: 4}\nstack: " + stack + "\n")
+        .stack.logits_traffic;
+  };
+  EXPECT_EQ(moved("megatron"), 26);
+  EXPECT_EQ(moved("{base: megatron, cross_entropy: fused}"), 14);
+  EXPECT_EQ(moved("{base: megatron, cross_entropy: in-place}"), 5);
+  EXPECT_EQ(moved("{base: megatron, cross_entropy: fused, logits_traffic: 3}"), 3);
+  EXPECT_EQ(moved("{base: nemo, cross_entropy: in-place}"), 4);
+  EXPECT_EQ(moved("{cross_entropy: in-place}"), 0);  // nothing was measured
+}
+
 TEST(StackKey, NoHostTimeCountsWhereKernelsAreGraphs) {
   const std::string host =
       "stack: {base: megatron, forward_host: 1 s, backward_host: 1 s, tensor_host: 1 s";

@@ -293,21 +293,41 @@ TEST(Problem, KeepsContextOrSearchesItOfLongSequences) {
   }
 }
 
-/// Plans divide experts among the GPUs of a node or among all of a position.
-TEST(Search, DividesExpertsAmongTheGpusOfAPosition) {
-  const Problem problem(
+/// On 32 GPUs; `pipeline`: more of its keys.
+Problem of_a_mixture(const std::string& pipeline = "") {
+  return Problem(
       "model: {family: llama, num_layers: 4, hidden_size: 1024, num_attention_heads: 16, "
       "ffn_hidden_size: 4096, vocab_size: 32000, seq_length: 1024, flash_attention: true, "
       "num_experts: 64, experts_per_token: 4, expert_ffn_hidden_size: 4096}\n"
-      "cluster: {device: A100-80, devices_per_node: 8, nodes: 2, inter: 25 GB/s}\nschedule: 1f1b\n"
-      "pipeline: {stages: 1, width: 16, expert: 4}\n",
+      "cluster: {device: A100-80, devices_per_node: 8, nodes: 4, inter: 25 GB/s}\nschedule: 1f1b\n"
+      "pipeline: {stages: 1, width: 32, expert: 4" +
+          pipeline + "}\n",
       "experts", 32);
+}
+
+TEST(Search, MakesCheapModulesOfMixturesAgainOrThoseOfTheScenario) {
+  const auto modules = [](const Problem& problem) {
+    const std::vector<Recomputation> tried = problem.axes(false).recomputes;
+    EXPECT_EQ(tried.size(), 3U);
+    Choice choice{{{.depth = 2, .width = 16, .microbatches = 2}, find_schedule("1f1b")}, {2, 2}};
+    choice.recompute = {tried[0], tried[1]};
+    const Scenario s = problem.resolve(choice);
+    EXPECT_EQ(s.recompute.at(0), Recomputation(Recompute::none));
+    return to_string(s.recompute.at(1));
+  };
+  EXPECT_EQ(modules(of_a_mixture()), "selective layernorm+moe_act");
+  EXPECT_EQ(modules(of_a_mixture(", recompute: selective, recompute_modules: [moe_act]")),
+            "selective moe_act");
+}
+
+TEST(Search, DividesExpertsAmongTheGpusOfAPosition) {
+  const Problem problem = of_a_mixture();
   std::set<int> degrees;
   for (const Shape& shape : shapes_of(problem, problem.axes(false))) {
     EXPECT_EQ(shape.position_gpus() % shape.expert, 0);
-    if (shape.position_gpus() == 16) degrees.insert(shape.expert);
+    if (shape.position_gpus() == 32) degrees.insert(shape.expert);
   }
-  EXPECT_EQ(degrees, (std::set{8, 16}));
+  EXPECT_EQ(degrees, (std::set{8, 16, 32}));
 }
 
 TEST(Problem, RefusesWhatPlansCanNeitherChooseNorKeep) {
