@@ -340,13 +340,20 @@ class RowReader {
   }
 
   void write_stack() {
-    if (!in_graphs()) return write("stack", stack());
-    text_ += fmt::format("stack: {{base: {}, cuda_graphs: true}}\n", yaml_scalar(stack()));
+    const std::string switches = switches_of_stack();
+    if (switches.empty()) return write("stack", stack());
+    text_ += fmt::format("stack: {{base: {}{}}}\n", yaml_scalar(stack()), switches);
   }
 
-  /// Returns whether the row's notes say that kernels are launched as CUDA graphs, of each layer or
-  /// of the whole step.
-  bool in_graphs() const { return cell("flags").find("CUDA graph") != std::string::npos; }
+  /// Returns what the row's notes say of the software: kernels that are launched as CUDA graphs, of
+  /// each layer or of the whole step, and a loss that is fused.
+  std::string switches_of_stack() const {
+    const auto noted = [&](std::string_view words) {
+      return cell("flags").find(words) != std::string::npos;
+    };
+    return std::string(noted("CUDA graph") ? ", cuda_graphs: true" : "") +
+           (noted("fused cross entropy") ? ", cross_entropy: fused" : "");
+  }
 
   std::string stack() const {
     if (has("stack")) return cell("stack");

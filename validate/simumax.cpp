@@ -69,7 +69,9 @@ Cells mixture_cells(const Json& row, const SimuMaxMixture& mixture) {
   cells.emplace_back("base_model", mixture.model);
   cells.emplace_back("dense_layers", "1");
   cells.emplace_back("stack", "nemo");  // its own was fitted on dense layers, memory as well
-  cells.emplace_back("ep", degree(row["case"].get<std::string>(), "ep"));
+  const auto name = row["case"].get<std::string>();
+  if (name.find("_cef") != std::string::npos) cells.emplace_back("flags", "fused cross entropy");
+  cells.emplace_back("ep", degree(name, "ep"));
   return cells;
 }
 
