@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
@@ -142,8 +143,12 @@ class FlagSection {
     } else if (key == "num-query-groups") {
       out_.add_option("num-query-groups", e.value, e.key.text);
       if (e.value.kind != Value::Kind::null) add("group-query-attention");
-    } else if (key == "name" && text.find("distributed_fused_adam") != text.npos) {
+    } else if (key == "name" && (text.find("distributed_fused_adam") != text.npos ||
+                                 text.find("distributed_optim") != text.npos)) {
       add("use-distributed-optimizer");
+    } else if (key == "grad-sync-dtype") {
+      if (text.find("bf16") != text.npos || text.find("bfloat16") != text.npos)
+        add("grad-reduce-in-bf16");
     } else if (others_.empty() || !lists(import_table(others_, "silent"), key)) {
       out_.add_option(megatron_name(others_, key), e.value,
                       prefix.empty() ? e.key.text : "tokenizer." + e.key.text);
@@ -295,6 +300,44 @@ void add_recipes_defaults(const Value& document, MegatronJob& job, OptionReader&
     add("bf16", "", "model.precision: mixed-bf16");
 }
 
+/// Returns the model that a recipe's class names with its size ("Llama31ModelProvider8B"), as it is
+/// shipped; empty where none is.
+std::string shipped_as_class(const std::string& name) {
+  std::string letters = letters_of(name);
+  for (const char* word : {"modelprovider", "config", "model"})
+    if (const std::size_t at = letters.find(word); at != letters.npos)
+      letters.erase(at, std::string_view(word).size());
+  for (const std::string& shipped : shipped_names("models"))
+    if (letters_of(shipped) == letters) return shipped;
+  return "";
+}
+
+/// Reads what a model's class in Python says where the file does not: its sizes, where it names
+/// them, or that its layers are Llama's.
+void read_class(const Value& model, const Value& target, MegatronJob& job, OptionReader& out) {
+  const std::string name = target.text.substr(target.text.rfind('.') + 1);
+  const std::string letters = letters_of(name);
+  if (letters.starts_with("gpt") && !letters.starts_with("gptoss")) return;
+  const auto says = [&](const char* key) {
+    return entry(&model, key) != nullptr || entry(entry(&model, "config"), key) != nullptr;
+  };
+  if (const std::string shipped = shipped_as_class(name); !says("num-layers") && !shipped.empty()) {
+    if (job.model.empty()) job.model = shipped;
+    job.notes.push_back(fmt::format("model: {} (which is shipped, for {})", job.model, name));
+    return;
+  }
+  const bool llamas = std::ranges::any_of(
+      std::array{"llama", "mistral", "mixtral", "qwen", "deepseek"},
+      [&](const char* family) { return letters.find(family) != std::string::npos; });
+  if (!llamas) {
+    job.notes.push_back(fmt::format("model.family: gpt ({} is not looked into)", name));
+    return;
+  }
+  const auto add = [&](const char* flag) { out.add_option(flag, "", target, name); };
+  if (!out.has_option("swiglu")) add("swiglu");
+  if (!says("share-embeddings-and-output-weights")) add("untie-embeddings-and-output-weights");
+}
+
 /// The sections that say what is trained and how it is divided; the others say nothing of that.
 void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
   const Value* model = entry(&document, "model");
@@ -333,6 +376,9 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
       section.read(alone);
     }
   }
+  const Value* of_config = entry(entry(model, "config"), "target-");
+  const Value* target = of_config != nullptr ? of_config : entry(model, "target-");
+  if (target != nullptr) read_class(*model, *target, job, out);
 }
 
 // ---- DeepSpeed, GPT-NeoX
@@ -352,6 +398,7 @@ void read_deepspeed(const Value& config, OptionReader& out) {
         device != nullptr && lower_case(device->text) != "none")
       out.add_option("cpu-optimizer", "", *device, fmt::format("zero_optimization.{}", offload));
   add_switch("cpu-optimizer", entry(zero, "cpu-offload"), "zero_optimization.cpu_offload");
+  add_switch("overlap-comm", entry(zero, "overlap-comm"), "zero_optimization.overlap_comm");
   for (const char* type : {"fp16", "bf16"})
     add_switch(type, entry(entry(&config, type), "enabled"), type);
   if (const Value* sum = entry(entry(&config, "data-types"), "grad-accum-dtype"))

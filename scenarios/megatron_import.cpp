@@ -86,10 +86,13 @@ class Import : public ImportNotes {
   }
 
   /// Of gradients over the GPUs that share a stage's weights.
-  std::string reduction_of(std::int64_t sharers, bool divided_optimizer) {
-    const bool given =
-        has("overlap-grad-reduce", sharers > 1 ? "pipeline.reduction.overlap: backward"
-                                               : "nothing, with a single replica");
+  std::string reduction_of(std::int64_t sharers, std::int64_t stages, bool divided_optimizer) {
+    const char* const backward =
+        sharers > 1 ? "pipeline.reduction.overlap: backward" : "nothing, with a single replica";
+    bool given = has("overlap-grad-reduce", backward);
+    // DeepSpeed's pipeline reduces when a batch has ended (deepspeed/runtime/pipe/engine.py).
+    if (has("overlap-comm", stages > 1 ? "nothing, with pipeline stages" : backward))
+      given = given || stages == 1;
     const bool late = has("overlap-param-gather",
                           divided_optimizer && sharers > 1
                               ? "pipeline.reduction.gather: first-forward"
@@ -267,7 +270,7 @@ class Import : public ImportNotes {
     out += recomputation() + split(stages * chunks, chunks);
     if (has("use-tp-pp-dp-mapping", "pipeline.rank_order: pipeline-first"))
       out += "  rank_order: pipeline-first\n";
-    return out + reduction_of(sharers, zero == 1 || zero == 2);
+    return out + reduction_of(sharers, stages, zero == 1 || zero == 2);
   }
 
   /// Returns the stage of ZeRO, 0 to 3: `stage`, or more where other flags say it.

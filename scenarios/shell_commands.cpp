@@ -158,7 +158,7 @@ void ShellMachine::run_list(const Node& node, bool with_or) {
   --checked_;
   if (!now_.reached) return;
   const ShellStatus left = now_.status;
-  if (left.truth == (with_or ? Truth::yes : Truth::no)) return;
+  if (left.truth == (with_or ? Truth::yes : Truth::no)) return pass_over(*node.children[1]);
   if (left.truth != Truth::unknown) return run(*node.children[1]);
   ShellStatus condition = left;
   if (with_or) condition.shown = "! " + condition.shown;
@@ -214,6 +214,14 @@ void ShellMachine::set_status(const ShellVerdict& verdict, const Node& node) {
     now_.status = {Truth::unknown, condition_of(node.all), verdict.names};
 }
 
+void ShellMachine::pass_over(const Node& node) {
+  count_step(node.all.place(), 1);
+  for (const ShellArgument& argument : node.arguments)
+    if (argument.assignment) passed_over_.insert(argument.assignment->name);
+  for (const auto& child : node.children)
+    if (child) pass_over(*child);
+}
+
 void ShellMachine::run_branches(const Node& node, std::size_t at) {
   for (; at + 1 < node.children.size(); at += 2) {
     ++checked_;
@@ -221,8 +229,14 @@ void ShellMachine::run_branches(const Node& node, std::size_t at) {
     --checked_;
     if (!now_.reached) return;
     const ShellStatus condition = now_.status;
-    if (condition.truth == Truth::no) continue;
-    if (condition.truth == Truth::yes) return run(*node.children[at + 1]);
+    if (condition.truth == Truth::no) {
+      pass_over(*node.children[at + 1]);
+      continue;
+    }
+    if (condition.truth == Truth::yes) {
+      for (std::size_t i = at + 2; i < node.children.size(); ++i) pass_over(*node.children[i]);
+      return run(*node.children[at + 1]);
+    }
     return fork(
         condition, [&] { run(*node.children[at + 1]); }, [&] { run_branches(node, at + 2); });
   }

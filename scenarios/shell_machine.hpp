@@ -151,6 +151,8 @@ class ShellMachine {
   void run_pipeline(const Node& node);
   void run_apart(const std::function<void()>& commands);
   void run_branches(const Node& node, std::size_t at);
+  /// Notes what commands that are known not to run would assign.
+  void pass_over(const Node& node);
   void run_case(const Node& node, const ShellText& subject, std::size_t at);
   void run_falling_case(const Node& node);
   ShellVerdict case_matches(const Node& node, const ShellText& subject, std::size_t at);
@@ -285,6 +287,7 @@ class ShellMachine {
   std::size_t steps_ = 0;
   int depth_ = 0;    ///< of functions, files and texts in one another
   int forks_ = 0;    ///< conditions that are not known around here
+  std::set<std::string> passed_over_;  ///< the script's own variables, though nothing sets them
   int checked_ = 0;  ///< conditions around here, in which no failure ends the script
 };
 

@@ -127,6 +127,7 @@ ShellMachine::Value ShellMachine::read_name(const std::string& name, const Shell
     if (now_.lost || is_bashs(name) ||
         std::ranges::find(kEverywhere, name) != std::end(kEverywhere))
       return unknown;
+    if (passed_over_.contains(name)) return {{}, Truth::no};
     unknown.text.pieces[0].absent = true;
     return {unknown.text, Truth::no};
   }

@@ -344,6 +344,26 @@ TEST(MegatronScripts, SaysWhichConditionsItTookAsTrue) {
   EXPECT_EQ(off.find("distributed_optimizer: true"), std::string::npos) << off;
 }
 
+/// What a script sets in a branch that it does not take is empty, as nothing else of it sets it.
+TEST(MegatronScripts, ABranchThatIsNotTakenLeavesItsVariablesEmpty) {
+  const std::string flags = "VP=--num-layers-per-virtual-pipeline-stage\n",
+                    launch = "torchrun --nproc-per-node 8 " + kJob +
+                             "--pipeline-model-parallel-size $PP $X\n";
+  for (const char* branch :
+       {"if (( PP > 1 )); then X=\"$VP 4\"; fi\n", "[ $PP -gt 1 ] && X=\"$VP 4\"\n",
+        "if [[ $PP == 1 ]]; then Y=2; else X=\"$VP 4\"; fi\n",
+        "if [ $PP -eq 1 ]; then\n  Y=2\nelif true; then\n  X=\"$VP 4\"\nfi\n"}) {
+    const auto chunks = [&](const char* stages) {
+      const std::string script = "PP=" + std::string(stages) + "\n" + flags + branch + launch;
+      return parse_scenario(scenario_of_megatron(script, "x.sh", ""), "test.yaml").shape.chunks;
+    };
+    EXPECT_EQ(chunks("1"), 1U) << branch;
+    EXPECT_EQ(chunks("4"), 2U) << branch;
+  }
+  // It is asked for where no branch sets it.
+  EXPECT_NE(refusal_of("PP=1\n" + launch).find("'$X' may hold any flags"), std::string::npos);
+}
+
 TEST(MegatronScripts, TorchrunCountsGpusAndSlurmOnlyItsTasks) {
   const std::string text = scenario_of_megatron(
       "#SBATCH --nodes=16\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8\n"
