@@ -266,22 +266,20 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
 /// What a capacity is made of, where a device is nearly full and not the device's file alone says
 /// it.
 void note_capacity(const Simulation& s, Result& r) {
-  constexpr double kNearlyFull = 0.9;
   const StackSpec& stack = s.scenario.stack;
   const DeviceSpec& device = s.scenario.cluster.device;
   if ((!stack.allocator_slack && !stack.reserved_bytes) || device.memory_bytes == 0) return;
   if (std::ranges::none_of(r.devices, [](const DeviceResult& d) {
         return static_cast<double>(d.memory.use.total()) >
-               kNearlyFull * static_cast<double>(d.capacity_bytes);
+               (1 - kUsualHeadroom) * static_cast<double>(d.capacity_bytes);
       }))
     return;
-  std::string text = fmt::format(
-      "of a GPU's {} jobs can use {}: {} are reserved for context, libraries and communicators, "
-      "{} of the rest is lost to the allocator (stack '{}')",
-      format_bytes(static_cast<double>(device.memory_bytes)),
-      format_bytes(static_cast<double>(device.capacity_bytes())),
-      format_bytes(static_cast<double>(device.reserved_bytes)),
-      format_percent(device.allocator_slack), stack.name);
+  std::string text =
+      fmt::format("jobs can use {} of a GPU's {}: {} are reserved, the allocator loses {} ('{}')",
+                  format_bytes(static_cast<double>(device.capacity_bytes())),
+                  format_bytes(static_cast<double>(device.memory_bytes)),
+                  format_bytes(static_cast<double>(device.reserved_bytes)),
+                  format_percent(device.allocator_slack), stack.name);
   if (device.headroom > 0)
     text += fmt::format(", {} are left free", format_percent(device.headroom));
   r.notes.push_back(std::move(text));
