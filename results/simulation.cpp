@@ -269,9 +269,9 @@ void note_capacity(const Simulation& s, Result& r) {
   const StackSpec& stack = s.scenario.stack;
   const DeviceSpec& device = s.scenario.cluster.device;
   if ((!stack.allocator_slack && !stack.reserved_bytes) || device.memory_bytes == 0) return;
-  if (std::ranges::none_of(r.devices, [](const DeviceResult& d) {
+  if (std::ranges::none_of(r.devices, [&](const DeviceResult& d) {
         return static_cast<double>(d.memory.use.total()) >
-               (1 - kUsualHeadroom) * static_cast<double>(d.capacity_bytes);
+               (1 - kUsualHeadroom) * static_cast<double>(s.scenario.capacity_bytes(d.device));
       }))
     return;
   std::string text =

@@ -180,7 +180,7 @@ class SummaryRow {
     const Degrees degrees{tp, pp, cp, number("VP"), width, micro, batch / width / micro};
     if (mixture != std::end(kMixtures)) {
       write_mixture(*mixture, gpu, count, degrees, number("EP"));
-      write_recipe(mixture->model, gpu, degrees);
+      write_recipe(mixture->model, degrees);
     } else {
       write_llama(*llama, gpu, count, degrees);
     }
@@ -237,24 +237,25 @@ class SummaryRow {
   /// 01b2977, of GPT-OSS at 07eea52): whether passes of chunks run together
   /// (moe_a2a_overlap), what is recomputed, and whether the dispatcher goes once to each node
   /// (flex) or not.
-  void write_recipe(std::string_view model, const std::string& gpu, const Degrees& d) {
+  void write_recipe(std::string_view model, const Degrees& d) {
+    const std::string system = whole("System");
     const bool later = whole("release").substr(0, 5) >= "26.06";
-    const bool rack = gpu == "gb200" || gpu == "gb300";
+    const bool rack = system == "DGX-GB200" || system == "DGX-GB300";
     bool overlaps = false;
     if (model == "deepseek-v3-671b") {
-      const bool wide = gpu == "b200" && d.chunks == 2;
-      whole_graphs_ = later && (rack || gpu == "b300");
+      const bool wide = system == "DGX-B200" && d.chunks == 2;
+      whole_graphs_ = later && (rack || system == "DGX-B300");
       overlaps = whole_graphs_ || wide;
-      if (wide || gpu == "h100")
+      if (wide || system == "DGX-H100")
         set("recompute_modules", "mla_up_proj, mlp");
-      else if (!whole_graphs_ || gpu != "gb300")
+      else if (!whole_graphs_ || system != "DGX-GB300")
         set("recompute_modules", "mla_up_proj");
     } else if (model == "gpt-oss-120b") {
       whole_graphs_ = overlaps = rack && precision_of(whole("Precision")) == "mxfp8";
       if (!overlaps) set("expert_exchange", "all-to-all");
     } else if (model == "qwen3-235b-a22b") {
       overlaps = later || !rack;  // later recipes of racks are not known
-      if (gpu == "b200") overlaps = false;
+      if (system == "DGX-B200") overlaps = false;
       if (!rack) set("expert_exchange", "all-to-all");
     }
     if (whole_graphs_) set("flags", "whole-iteration CUDA graph");
