@@ -285,8 +285,8 @@ class ShellMachine {
   std::optional<ShellPlace> exited_at_;
   ShellPlace here_;  ///< of the command that is run
   std::size_t steps_ = 0;
-  int depth_ = 0;    ///< of functions, files and texts in one another
-  int forks_ = 0;    ///< conditions that are not known around here
+  int depth_ = 0;                      ///< of functions, files and texts in one another
+  int forks_ = 0;                      ///< conditions that are not known around here
   std::set<std::string> passed_over_;  ///< the script's own variables, though nothing sets them
   int checked_ = 0;  ///< conditions around here, in which no failure ends the script
 };
