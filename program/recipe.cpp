@@ -69,7 +69,7 @@ bool holds_computing(const std::vector<Segment>& segments, std::size_t i) {
 }
 
 /// Returns both with their segments in turns: while one exchanges tokens, the other one computes.
-/// What holds an op's computing holds the other one's, too, as both compute in one stream.
+/// An exchange that holds one op's computing holds the other op's, too: both compute in one stream.
 Recipe interleaved(const Recipe& a, double share, const Recipe& b) {
   struct Source {
     const std::vector<Segment>& segments;

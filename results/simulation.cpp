@@ -263,8 +263,8 @@ void add_flops(const Simulation& s, const TransformerSpec& model, Rates& r) {
   r.mfu_causal = (model_flops - attention / 2) * r.microbatches_per_s / peak;
 }
 
-/// What a capacity is made of, where a device is nearly full and not the device's file alone says
-/// it.
+/// Notes how much of a GPU's memory a job can use, where a device is nearly full and the stack says
+/// other numbers than the device's file.
 void note_capacity(const Simulation& s, Result& r) {
   const StackSpec& stack = s.scenario.stack;
   const DeviceSpec& device = s.scenario.cluster.device;

@@ -11,8 +11,8 @@ namespace penstock {
 
 enum class EventKind : std::uint8_t { op_ends, coasting_ends, segment_ends, transfer_ends };
 
-/// What happens at the same time does so in the order of what, kind, g and number, which are the
-/// bits of one word.
+/// Holds an event that is to come. Events of one time take place in the order of what, kind, g and
+/// number, which are the bits of one word.
 class PendingEvent {
   static_assert(Transfer::kKinds <= 4, "an event has two bits for the kind of a transfer");
 

@@ -344,7 +344,7 @@ TEST(MegatronScripts, SaysWhichConditionsItTookAsTrue) {
   EXPECT_EQ(off.find("distributed_optimizer: true"), std::string::npos) << off;
 }
 
-/// What a script sets in a branch that it does not take is empty, as nothing else of it sets it.
+/// Variables are empty that a script sets in a branch alone which it does not take.
 TEST(MegatronScripts, ABranchThatIsNotTakenLeavesItsVariablesEmpty) {
   const std::string flags = "VP=--num-layers-per-virtual-pipeline-stage\n",
                     launch = "torchrun --nproc-per-node 8 " + kJob +

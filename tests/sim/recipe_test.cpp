@@ -173,8 +173,8 @@ TEST(Recipe, OfTwoOpsWithExpertsOneComputesWhileTheOtherOneExchanges) {
   EXPECT_NEAR(exposed_s(both, 3, seconds), 13, 1e-9);  // four exchanges, one after the other
 }
 
-/// What tensor ranks exchange before an op's attention holds the stream in which both compute; what
-/// they exchange beside its products does not.
+/// An exchange of tensor ranks before an op's attention holds the stream in which both compute; one
+/// beside its products does not.
 TEST(Recipe, OfTensorRanksHoldBothOpsOfAPair) {
   const auto exchanged = [](Axis axis, std::int8_t after, std::int64_t bytes) {
     return Segment{.lane = Lane::exchange,
