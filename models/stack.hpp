@@ -31,7 +31,8 @@ enum class CrossEntropy : std::uint8_t {
 };
 
 /// Returns what the loss reads and writes of a 16-bit logit, in bytes, the mean of forward and
-/// backward, counted kernel by kernel of Megatron-LM's core/tensor_parallel/cross_entropy.py:
+/// backward. The operations of Megatron-LM's vocabulary-parallel cross entropy were counted from
+/// memory of its code, not from the file:
 /// * separate: cast 6, maximum 4, subtraction 8, exponential 8, sum 4, division 8; scaling 8, cast
 /// 6
 /// * fused: cast and maximum 6, subtraction to sum 8, division 8; scaling and cast 6
