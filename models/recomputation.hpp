@@ -37,9 +37,16 @@ enum class LayerPart : std::uint8_t {
   moe,      ///< router, experts and shared experts, from their norm's output
   shared_experts,  ///< the shared experts alone
   mla_up_proj,     ///< latent attention's queries, keys and values, from their latents
+  /// A layer's second, fourth, sixth product, and all but products and attention (torchtitan's
+  /// `selective_ac_option = "op"`, torchtitan/distributed/activation_checkpoint.py); outputs of the
+  /// other products and of attention are kept.
+  every_second_product,
 };
 inline constexpr std::string_view kLayerPartNames[] = {
-    "core_attn", "mlp", "layernorm", "moe_act", "moe", "shared_experts", "mla_up_proj"};
+    "core_attn",      "mlp",         "layernorm",           "moe_act", "moe",
+    "shared_experts", "mla_up_proj", "every_second_product"};
+/// The first of them are Megatron-LM's.
+inline constexpr std::size_t kMegatronParts = 7;
 
 /// A set of them.
 struct LayerParts {

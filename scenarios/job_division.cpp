@@ -35,6 +35,8 @@ std::string division_text(const Division& d, const std::string& cluster) {
     out += fmt::format("  shard_group: {}\n", d.shard_group);
   out += fmt::format("  microbatch_size: {}\n  global_batch_size: {}\n  recompute: {}\n",
                      d.microbatch_size, d.batch, d.recompute);
+  if (!d.recompute_modules.empty())
+    out += fmt::format("  recompute_modules: [{}]\n", d.recompute_modules);
   if (d.recomputed_layers > 0)
     out += fmt::format("  recompute_method: block\n  recompute_layers: {}\n", d.recomputed_layers);
   if (d.accumulation_steps > 1)

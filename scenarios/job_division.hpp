@@ -22,6 +22,7 @@ struct Division {
   std::string reshard_after_forward{}, context_exchange{};
   std::string schedule = "1f1b", recompute = "none", stack{};
   std::int64_t recomputed_layers = 0;  ///< of a stage, where not all are
+  std::string recompute_modules{};     ///< of a layer, where recomputation is selective
   std::vector<std::int64_t> split{};   ///< layers per virtual stage, where it is said
   bool balanced = false;
 };

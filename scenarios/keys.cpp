@@ -202,8 +202,10 @@ const std::vector<KeyRow>& table() {
        "where recompute is selective: which parts of a layer, as Megatron's --recompute-modules: a "
        "list for all stages, such as [core_attn, mlp], or a list of such lists, one per virtual "
        "stage; moe_act: the activation function, of a dense MLP, too; moe: router and experts; "
-       "mla_up_proj: what latent attention makes of its latents; default core_attn",
-       "core_attn|mlp|layernorm|moe_act|moe|shared_experts|mla_up_proj"},
+       "mla_up_proj: what latent attention makes of its latents; every_second_product, alone: all "
+       "but attention and the first, third, ... product (torchtitan's selective_ac_option op); "
+       "default core_attn",
+       "core_attn|mlp|layernorm|moe_act|moe|shared_experts|mla_up_proj|every_second_product"},
       {"pipeline", "recompute_method", T::choice,
        "where recompute is full: block: recompute_layers layers of each virtual stage, its first "
        "ones, while the others keep their activations; uniform: all, in groups of "

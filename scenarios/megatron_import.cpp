@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 namespace penstock {
 namespace {
@@ -417,11 +418,12 @@ class Import : public ImportNotes {
   /// Returns the key of what selective recomputation makes again, if it is not core attention.
   std::string recomputed_modules(bool selective) {
     const char* const flag = "recompute-modules";
+    constexpr auto kModules = std::span(kLayerPartNames).first(kMegatronParts);
     std::vector<std::string> modules = words(flag, "pipeline.recompute");
     if (mentions("moe-layer-recompute") && shape_.experts) modules.emplace_back("moe");
     std::vector<std::string> known, others;
     for (const std::string& module : modules) {
-      const bool is_known = std::ranges::find(kLayerPartNames, module) != std::end(kLayerPartNames);
+      const bool is_known = std::ranges::find(kModules, module) != kModules.end();
       if (is_known)
         known.push_back(module);
       else if (module != "[]")
@@ -433,7 +435,7 @@ class Import : public ImportNotes {
     }
     if (!others.empty()) {
       unmodelled(flag, fmt::format("of single modules only the recomputation of {} is modelled",
-                                   fmt::join(kLayerPartNames, ", ")));
+                                   fmt::join(kModules, ", ")));
       leave_out(fmt::format("the recomputation of {}", fmt::join(others, ", ")), Leaves::less);
     }
     if (known.empty() || known == std::vector<std::string>{"core_attn"}) return "";

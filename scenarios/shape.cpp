@@ -155,6 +155,20 @@ std::vector<LayerParts> recomputed_parts(const Specification& spec,
         "'recompute_modules' needs a model by shape: of this one only core_attn was measured");
     return {};
   }
+  const LayerParts second = LayerPart::every_second_product;
+  const auto has_second = [&](LayerParts p) { return p.overlaps(second); };
+  if (std::ranges::none_of(parts, has_second)) return parts;
+  const auto* const model = spec.model ? &spec.model->transformer : nullptr;
+  if (std::ranges::any_of(parts, [&](LayerParts p) { return has_second(p) && p != second; })) {
+    key.refuse("'every_second_product' goes with no other module");
+    return {};
+  }
+  if (model != nullptr && *model && ((*model)->experts || (*model)->latent)) {
+    key.refuse(
+        "'every_second_product' is known of dense layers with queries, keys and values alone: "
+        "which products of experts or latent attention are kept is not");
+    return {};
+  }
   return parts;
 }
 

@@ -75,8 +75,11 @@ std::vector<Diagnostic> titan_refusals(const Scenario& s) {
   if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
     refuse("pipeline.sequence_parallel", "torchtitan's tensor parallelism has it always");
   const Recomputation again = s.recompute.at(0);
-  if (!s.recompute.alike() || !(again == Recompute::none || again == Recompute::full))
-    refuse("pipeline.recompute", "torchtitan recomputes all layers or none, of all stages alike");
+  const bool by_op =
+      again.granularity == Recompute::selective && again.parts == LayerPart::every_second_product;
+  if (!s.recompute.alike() || !(by_op || again == Recompute::none || again == Recompute::full))
+    refuse("pipeline.recompute",
+           "torchtitan recomputes all layers, none or every second product, of all stages alike");
   return out;
 }
 
@@ -124,8 +127,10 @@ std::string torchtitan_config(const Scenario& s) {
     add("pipeline_parallel_first_stage_less_layers", less);
     add("pipeline_parallel_last_stage_less_layers", less);
   }
+  const Recompute again = s.recompute.at(0).granularity;
   out += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n",
-                     s.recompute.at(0) == Recompute::full ? "full" : "none");
+                     kRecomputeNames[static_cast<std::size_t>(again)]);
+  if (again == Recompute::selective) out += "selective_ac_option = \"op\"\n";
   return out;
 }
 

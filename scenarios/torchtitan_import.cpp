@@ -342,18 +342,18 @@ class Titan {
     if (mode == "full" || mode == "none" || d_.recompute == "full") return;
     const std::int64_t every = std::atoll(option.c_str());
     if (mode == "selective" && every > 1) return recompute_every(every, said);
-    const std::string why =
-        (mode != "selective"
-             ? "what it makes again is not modelled"
-             : "the cheap ops and every second matrix product are made again there, "
-               "which is not modelled") +
-        std::string(
-            ": none are here, so memory is larger and the backward shorter than there "
-            "(recompute: full is the other bound)");
-    notes_.leave_out("recomputation of single ops", Leaves::less);
+    if (mode == "selective" && option == "op") {
+      d_.recompute = "selective";
+      d_.recompute_modules = "every_second_product";
+      if (!said)
+        notes_.assume(fmt::format("pipeline.recompute: selective ({}'s default)", mode_key));
+      return;
+    }
     const bool by_option = mode == "selective" && notes_.mentions(option_key);
-    if (said || by_option) notes_.unmodelled(by_option ? option_key : mode_key, why);
-    if (!said) notes_.assume(fmt::format("{}: selective (its default): {}", mode_key, why));
+    notes_.leave_out("recomputation of single ops", Leaves::less);
+    notes_.unmodelled(by_option ? option_key : mode_key,
+                      "what it makes again is not modelled: none are here, so memory is larger and "
+                      "the backward shorter than there (recompute: full is the other bound)");
   }
 
   /// Every n-th layer is made again, which is as much as so many of a stage's first ones.

@@ -122,7 +122,8 @@ constexpr SourceStack kSourceStacks[] = {
     {"SimuMax", "megatron-b200-node", false, false, kSimumaxB200},
     {"dgxc-benchmarking", "nemo", true, true},
     {"training_results_v", "nemo", true, true},
-    {"pytorch/torchtitan", "torchtitan"}};
+    {"pytorch/torchtitan", "torchtitan"},
+    {"llm-foundry", "llm-foundry"}};
 
 constexpr std::int64_t kNodeGpus = 8;  // of a DGX
 
@@ -401,10 +402,7 @@ class RowReader {
     if (sequence_parallel() && yes("tp_overlap")) write("  tensor_overlap", "true");
     write_column("microbatch_size", "microbatch");
     write_column("microbatches", "microbatches");
-    write_column("recompute", "recompute");
-    if (has("recompute_modules"))
-      text_ += fmt::format("  recompute: selective\n  recompute_modules: [{}]\n",
-                           cell("recompute_modules"));
+    write_recompute();
     if (number("dp").value_or(1) * number("cp").value_or(1) > 1) write_sharding();
     if (has("split")) write_split();
     // By its formula: rings of hundreds of replicas, flow by flow, would take hours over a table.
@@ -437,6 +435,14 @@ class RowReader {
                           (known->stack.starts_with("megatron") || known->stack == "nemo");
     if (!has("overlap_grad_reduce") && (has("stack") || !megatron)) return "";
     return fmt::format(", overlap: {}", yes("overlap_grad_reduce") ? "backward" : "none");
+  }
+
+  /// Torchtitan's selective forms are no column of public tables but words beside them.
+  void write_recompute() {
+    const bool by_op = cell("flags").find("selective (by op)") != std::string::npos;
+    const std::string modules = by_op ? "every_second_product" : cell("recompute_modules");
+    if (modules.empty()) return write_column("recompute", "recompute");
+    text_ += fmt::format("  recompute: selective\n  recompute_modules: [{}]\n", modules);
   }
 
   /// Writes 3/2/0 as [3, 2, 0].

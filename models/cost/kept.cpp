@@ -32,7 +32,9 @@ double beyond_family_bytes(const StageJob& job) {
 double layer_bytes(const StageJob& job, LayerParts again) {
   const LayerKept kept = job.layer.kept(job.b, job.tensor, again);
   const StackSpec& stack = job.stack;
-  if (stack.kept_per_hidden <= 0) return kept.bytes();
+  // Selective checkpointing by a list of operations keeps what it lists, whatever kernels keep.
+  const bool listed = again.contains(LayerPart::every_second_product);
+  if (stack.kept_per_hidden <= 0 || listed) return kept.bytes();
   const double size = job.model.element_bytes() / 2;
   // What no rank divides: inputs of norms and of what follows them; with sequence parallelism one
   // gathered input, where linear layers keep it for W instead of gathering it again.

@@ -37,7 +37,11 @@ bool add_products(const StageJob& job, ProductClass of, double tokens, double ro
   sum.forward_s += longer * *forward;
   sum.input_s += longer * *times.product_s(type, shape(ProductPass::input));
   const double sum_bytes = std::min(kMasterSumBytes, job.model.bytes.gradients);
-  sum.weight_s += longer * *times.accumulated_s(type, shape(ProductPass::weight), sum_bytes);
+  const ProductShape weight = shape(ProductPass::weight);
+  // A stack that says what adding up moves does it in a kernel of its own.
+  sum.weight_s +=
+      longer * (job.stack.accumulation > 0 ? *times.product_s(type, weight)
+                                           : *times.accumulated_s(type, weight, sum_bytes));
   return true;
 }
 

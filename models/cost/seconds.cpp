@@ -240,8 +240,7 @@ LayerSeconds::Parts LayerSeconds::layer_by_parts(bool in_full) const {
   p.forward_s = joined(forward, stack.forward_host_s + host, exchange);
   p.input_s = joined(input, host_back + (in_full ? 1 : 0) * (stack.forward_host_s + host),
                      exchange + again.sums * sum_s);
-  // Measured kernels add up gradients themselves.
-  const double adds = kernels_ ? 0 : accumulation_s(job_.layer.parameters(job_.tensor));
+  const double adds = accumulation_s(job_.layer.parameters(job_.tensor));
   p.weight_s = joined(k.weight_s + back + adds, host_back, gathers);
   return p;
 }
@@ -261,7 +260,7 @@ LayerSeconds::Parts LayerSeconds::head_by_parts() const {
   if (measured)  // of one token's prediction
     for (double* seconds : {&k.forward_s, &k.input_s, &k.weight_s}) *seconds *= predictions;
   return {k.forward_s + logits + head_casts_s(false), k.input_s + logits + head_casts_s(true),
-          k.weight_s + (measured ? 0 : accumulation_s(model.head_parameters(job_.tensor)))};
+          k.weight_s + accumulation_s(model.head_parameters(job_.tensor))};
 }
 
 StageSeconds LayerSeconds::by_parts(const LayerCount& count, bool first, bool last) const {

@@ -60,6 +60,7 @@ class LayerOf {
     if (behind > 1) add_norm("post_norm");
     add_addition(true);
     if (predicts) add_norm("final_norm");
+    divide_products();
     return std::move(all_);
   }
 
@@ -232,6 +233,35 @@ class LayerOf {
     last().kept = {h_, 0};
   }
 
+  /// Returns the columns of the matrices that a product's module stands for, one after the other.
+  std::vector<std::int64_t> matrices_of(const Module& m) const {
+    if (m.name == "qkv") return {model_.query_size(), model_.key_size(), model_.value_size()};
+    if (m.name != "up") return {m.columns};
+    return std::vector<std::int64_t>(static_cast<std::size_t>(f_.mlp_matrices() - 1),
+                                     model_.ffn_hidden_size);
+  }
+
+  /// Sets what every_second_product runs again: of products counted from the layer's first, the
+  /// second, fourth and so on, and all that is neither a product nor attention, as far as the
+  /// backward reads it: not what the layer ends with. Outputs of the other products are kept, read
+  /// or not, and attention's.
+  void divide_products() {
+    int products = 0;
+    for (Module& m : all_) {
+      if (m.kind == Module::Kind::attention) continue;
+      m.second_share = 1;
+      if (m.kind != Module::Kind::product) continue;
+      std::int64_t kept = 0;
+      for (const std::int64_t columns : matrices_of(m))
+        if (++products % 2 == 1) kept += columns;
+      m.second_share = m.name == "down" ? 0 : 1 - real(kept) / real(m.columns);
+      m.kept_of_first = m.by_columns ? Elements{0, kept} : Elements{kept, 0};
+      if (m.name == "projection") m.kept_of_first += m.kept;
+    }
+    all_.front().kept_of_first = all_.front().kept;
+    if (!f_.dropout) all_.back().second_share = 0;
+  }
+
   const TransformerSpec& model_;
   ExpertParallel expert_;
   LayerForm f_;
@@ -337,8 +367,8 @@ std::int64_t Layer::idle_parameters() const {
   });
 }
 
-template <class Is>
-LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is) const {
+template <class Share>
+LayerWork Layer::work_of(double b, const TensorParallel& tensor, const Share& share_of) const {
   LayerWork work;
   bool follows_product = false;  // of those that are done
   // Of a token on this rank: what a rank has of it, elements of so many bytes each.
@@ -356,10 +386,12 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
   for (std::size_t i = 0; i < modules_.size(); ++i) {
     const Module& m = modules_[i];
     const bool is_product = m.kind == Module::Kind::product;
-    if (is_product) follows_product = is(m);
-    if (!is(m)) continue;
+    const double share = share_of(m);
+    if (is_product) follows_product = share > 0;
+    if (share == 0) continue;
     work.sums += m.sums ? 1 : 0;
-    double moved = load(m) * of_rank(m.moved, element_bytes_);
+    const double done = share * load(m);
+    double moved = done * of_rank(m.moved, element_bytes_);
     if (m.masks) moved += of_rank({hidden_size_, 0}, 1);
     work.moved_bytes += moved;
     if (!follows_product) work.lone_bytes += moved;
@@ -372,16 +404,16 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
     if (!is_product) continue;
     const bool repeated = m.divided_by == Module::DividedBy::nobody && !tensor.sequence;
     const double flops =
-        load(m) * (2 * tokens(b) * real(m.used_matrix()) * (repeated ? tensor.degree : 1));
+        done * (2 * tokens(b) * real(m.used_matrix()) * (repeated ? tensor.degree : 1));
     work.product_flops += flops;
     work.class_flops[static_cast<std::size_t>(m.of)] += flops;
     const auto of_operand = [&](const Elements& elements, double bytes) {
       return m.divided_by == Module::DividedBy::nobody ? of_rank(elements, bytes)
                                                        : of_product(elements, bytes);
     };
-    work.operand_bytes += bytes_of(m.of) * real(m.matrix()) / parts(m, tensor) +
+    work.operand_bytes += share * bytes_of(m.of) * real(m.matrix()) / parts(m, tensor) +
                           load(m) * of_operand(m.input(), bytes_of(m.of)) +
-                          load(m) * of_operand(m.result(), element_bytes_);
+                          done * of_operand(m.result(), element_bytes_);
     const bool norm_casts =
         i > 0 && modules_[i - 1].casts_for_product && facts_of(types_.of(m.of)).amax_passes == 0;
     // A norm reads its input anyhow and leaves its wide output out.
@@ -397,11 +429,16 @@ LayerWork Layer::work_where(double b, const TensorParallel& tensor, const Is& is
 }
 
 LayerWork Layer::work(double b, const TensorParallel& tensor) const {
-  return work_where(b, tensor, [](const Module&) { return true; });
+  return work_of(b, tensor, [](const Module&) { return 1; });
 }
 
 LayerWork Layer::work_again(double b, const TensorParallel& tensor, LayerParts parts) const {
-  return work_where(b, tensor, [&](const Module& m) { return m.again_with.overlaps(parts); });
+  const bool second = parts.contains(LayerPart::every_second_product);
+  LayerWork again = work_of(b, tensor, [&](const Module& m) {
+    return m.again_with.overlaps(parts) ? 1.0 : second ? m.second_share : 0.0;
+  });
+  if (second) again.sums = 0;  // outputs of reduce-scatters are kept, too
+  return again;
 }
 
 double Layer::elementwise_bytes(double b) const {
@@ -416,8 +453,13 @@ LayerKept Layer::kept(double b, const TensorParallel& tensor, LayerParts again) 
     whole += size * real(elements.whole);
     divided += size * real(elements.divided);
   };
+  const bool second = again.contains(LayerPart::every_second_product);
   for (const Module& m : modules_) {
     if (m.again_with.overlaps(again)) continue;
+    if (second && m.kind != Module::Kind::attention) {
+      add(m.kept_of_first, element_bytes_);
+      continue;
+    }
     const bool narrow = types_.narrow_kept && m.narrow_kept > 0;
     const double size = narrow    ? m.narrow_kept
                         : m.feeds ? std::min(element_bytes_, bytes_of(*m.feeds))

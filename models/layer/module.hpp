@@ -85,6 +85,9 @@ struct Module {
   bool routed = false;      ///< done of the tokens that come to a GPU's experts, not of its own
   bool sums = false;        ///< tensor ranks gather its part's input and sum its output
   LayerParts again_with{};  ///< runs again, and keeps nothing, where one of these is recomputed
+  /// Under every_second_product: the share that runs again, and what is kept then.
+  double second_share = 0;
+  Elements kept_of_first{};
 
   /// Returns the elements of all its matrices, and of those that a token passes.
   std::int64_t matrix() const { return rows * columns * count; }
@@ -162,8 +165,9 @@ class Layer {
   double cast_bytes(ProductClass products) const;
 
  private:
-  template <class Is>
-  LayerWork work_where(double b, const TensorParallel& tensor, const Is& is) const;
+  /// Returns what the modules do of which `share(module)` is done.
+  template <class Share>
+  LayerWork work_of(double b, const TensorParallel& tensor, const Share& share) const;
   /// Returns how many GPUs divide a module's matrices.
   int parts(const Module& m, const TensorParallel& tensor) const;
   double tokens(double b) const { return b * static_cast<double>(seq_length_); }

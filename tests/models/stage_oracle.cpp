@@ -267,7 +267,27 @@ struct Player {
         module, 0,
         stack.apart ? passing_s(stack.forward_traffic) * bytes / layer_bytes() : streamed_s(bytes));
   }
+  /// Products in torchtitan's order are q k v o [gate] up down; a policy of selective checkpointing
+  /// saves outputs of the first, third, ... and of attention, and stops where nothing more is read.
+  /// What a norm or an addition passes costs beside products only where none is before it.
+  void add_every_second_product() {
+    int count = 0;
+    const auto second = [&](Product p, double columns) {
+      p.n = columns;
+      if (++count % 2 == 0) cast_input(p), add_product(p);
+    };
+    for (const double columns : {q(), kv(), kv()}) second(qkv(), columns / t());
+    second(projection(), projection().n);
+    for (int i = 0; i < (model.gated ? 2 : 1); ++i) second(up(), model.columns / t());
+    const double addition = (3 * e() + (model.dropout ? 1 : 0)) * m() * model.hidden /
+                            (job.sequence_parallel ? t() : 1);
+    const double last = model.dropout ? addition : 0;  // its mask is read
+    const double alone =
+        norm_bytes() * (model.norms > 3 ? 2 : 1) + (model.gated ? 0 : activation_bytes()) + last;
+    add_moved("elementwise", stack.apart ? layer_bytes() - addition + last : alone);
+  }
   void add_parts() {
+    if (is_again("every_second_product")) return add_every_second_product();
     if (is_again("core_attn")) {
       cast_attention();
       add_attention(1);
@@ -469,6 +489,14 @@ std::map<std::string, Kept> kept(const Model& model, const Stack& stack, const J
     const double copy = p.narrow(model.projections) ? model.projections.bytes * of_head : 0;
     const double up = p.is_again("mlp") ? 0 : (model.gated ? 2 : 1) * inner;
     const double squares = p.is_again("core_attn") ? 0 : probabilities;
+    // Outputs of q, v, gate or up, and down where it is the seventh; attention's; the input.
+    const bool second = p.is_again("every_second_product");
+    const double of_second =
+        x + e * m * (p.q() + p.kv()) / t + e * of_head + inner + (model.gated ? x : 0);
+    if (second) {
+      keep("layer", squares, of_second);
+      continue;
+    }
     if (stack.kept_per_hidden > 0) {
       // The stack says the sum; which of it ranks do not divide: inputs of the norms and of the
       // products behind them, or one of them that was gathered.

@@ -258,6 +258,7 @@ Recomputation random_recomputation(Random& r) {
     case 1: {
       Recomputation parts = Recompute::selective;
       if (r.flip()) parts.parts.bits = static_cast<std::uint8_t>(1 + r.below(15));
+      if (r.below(4) == 0) parts.parts = LayerPart::every_second_product;
       return parts;
     }
     case 2: return Recompute::full;
@@ -486,10 +487,10 @@ TEST(StageOracle, EachPartMadeAgainTakesNoLessTimeAndKeepsNoMore) {
     Case before = c;
     before.options.recompute = Recomputation(Recompute::none);
     LayerParts parts;
-    for (std::size_t i = 0; i <= std::size(kLayerPartNames); ++i) {
+    for (std::size_t i = 0; i <= kMegatronParts; ++i) {
       Case more = c;
-      Recomputation again = i < std::size(kLayerPartNames) ? Recompute::selective : Recompute::full;
-      parts = parts | LayerParts(static_cast<LayerPart>(i % std::size(kLayerPartNames)));
+      Recomputation again = i < kMegatronParts ? Recompute::selective : Recompute::full;
+      parts = parts | LayerParts(static_cast<LayerPart>(i % kMegatronParts));
       again.parts = parts;
       more.options.recompute = again;
       for (const std::size_t kind :

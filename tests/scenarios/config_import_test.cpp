@@ -381,14 +381,15 @@ TEST(TorchtitanImport, StepsOfGradientAccumulationDrainThePipeline) {
   EXPECT_EQ(flat.shape.accumulation_steps, 1u);
 }
 
-TEST(TorchtitanImport, SaysWhatSelectiveRecomputationWouldChange) {
+TEST(TorchtitanImport, SelectiveRecomputationIsByOperationOrByLayer) {
   const auto recompute = [](const std::string& text) { return scenario_in(text).recompute.at(0); };
   const std::string op = titan_with("", "mode = 'selective'\nselective_ac_option = 'op'\n");
-  EXPECT_NE(op.find("#   activation_checkpoint.selective_ac_option op: the cheap ops and every"),
-            std::string::npos)
-      << op;
-  EXPECT_EQ(recompute(op), Recompute::none);
-  EXPECT_EQ(scenario_in(op).missing_saves, "recomputation of single ops");
+  Recomputation by_op = Recompute::selective;
+  by_op.parts = LayerPart::every_second_product;
+  EXPECT_EQ(recompute(op), by_op) << op;
+  EXPECT_EQ(scenario_in(op).missing_saves, "");
+  EXPECT_NE(torchtitan_config(scenario_in(op)).find("selective_ac_option = \"op\""),
+            std::string::npos);
   const std::string pipeline = "[parallelism]\npipeline_parallel_degree = 4\n";
   const std::string layers =
       titan_with(pipeline, "mode = 'selective'\nselective_ac_option = '2'\n");

@@ -421,14 +421,16 @@ TEST(RecomputeByModule, MistakesSayWhatIsAllowed) {
   const Base base{kGpt + "schedule: 1f1b\n", "stages: 4"};
   const std::string must =
       "'recompute_modules' must be some of core_attn, mlp, layernorm, moe_act, moe, "
-      "shared_experts, "
-      "mla_up_proj, or a list with such a list per virtual stage";
+      "shared_experts, mla_up_proj, every_second_product, or a list with such a list per virtual "
+      "stage";
   EXPECT_EQ(error_of(base, "selective, recompute_modules: [mpl]"),
             "test.yaml:5:65: " + must + ", got 'mpl'; did you mean 'mlp'?");
   EXPECT_EQ(error_of(base, "selective, recompute_modules: []"),
             "test.yaml:5:64: " + must + ": a list is empty");
   EXPECT_EQ(error_of(base, "selective, recompute_modules: [[mlp], [mlp]]"),
             "test.yaml:5:64: 'recompute_modules' lists 2 stages, the pipeline has 4");
+  EXPECT_EQ(error_of(base, "selective, recompute_modules: [mlp, every_second_product]"),
+            "test.yaml:5:64: 'every_second_product' goes with no other module");
   const Scenario full = with(base, "full, recompute_modules: mlp");
   EXPECT_NE(
       std::ranges::find(full.notes, "recompute_modules says nothing without recompute: selective"),
