@@ -63,6 +63,8 @@ void add_why_not_divided(const RunPlan& plan, std::vector<std::string>& why) {
     why.push_back(with + fmt::format("all that have the same weights in one group; use --set "
                                      "pipeline.shard_group={}",
                                      plan.sharding.sharers));
+  if (plan.sharding.lookahead != 1)
+    why.push_back(with + "one unit gathered ahead (unshard_lookahead: 1)");
   if (plan.optimizer.kind == OptimizerSpec::Kind::muon)
     why.emplace_back("Muon needs whole matrices, and each replica has a part of them");
   if (plan.training.clip > 0)

@@ -34,6 +34,9 @@ struct Sharding {
   int sharers = 1;  ///< GPUs that have the same weights: groups side by side (hybrid sharding)
   Gathering gathering = Gathering::after_step;
   int expert_sharers = 1;  ///< GPUs that have the same routed experts, one group
+  /// Units of weights that are gathered ahead of the one that computes, and held; 0: each op waits
+  /// for all of its units.
+  int lookahead = 1;
 
   bool operator==(const Sharding&) const = default;
   bool sharded() const { return what != Sharded::none; }

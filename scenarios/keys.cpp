@@ -178,6 +178,11 @@ const std::vector<KeyRow>& table() {
        "in a pipeline until the last one of an update), auto (default: never in a pipeline, as "
        "torchtitan)",
        "auto|always|never"},
+      {"pipeline", "unshard_lookahead", T::integer,
+       "shard weights: layers (and embedding, LM head) that are gathered ahead of the one that "
+       "computes; 0: an op waits until all of its are there; each further one is held beside it; "
+       "default 1",
+       0},
       {"pipeline", "microbatch_size", T::integer, "samples per microbatch; default 1", 1,
        "micro_batch_size|mbs"},
       {"pipeline", "microbatches", T::integer,

@@ -115,6 +115,7 @@ struct PipelineKeys {
   Given<Sharded> shard{section, "shard"};
   Integer shard_group{section, "shard_group"};
   Given<Reshard> reshard_after_forward{section, "reshard_after_forward"};
+  Integer unshard_lookahead{section, "unshard_lookahead"};
   Integer microbatch_size{section, "microbatch_size"};
   Integer microbatches{section, "microbatches"};
   Integer global_batch_size{section, "global_batch_size"};

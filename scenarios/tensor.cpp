@@ -143,6 +143,8 @@ void check_sharding_keys(const Specification& spec, Sharded what) {
               "that says when weights are gathered");
   if (what != Sharded::weights && keys.reshard_after_forward.there)
     keys.reshard_after_forward.refuse("'reshard_after_forward' needs shard: weights");
+  if (what != Sharded::weights && keys.unshard_lookahead.there)
+    keys.unshard_lookahead.refuse("'unshard_lookahead' needs shard: weights");
 }
 
 void check_sharding(const Specification& spec, const Parallelism& job) {
@@ -307,6 +309,7 @@ Sharding sharding_of(const Specification& spec, const Parallelism& job) {
   out.group = static_cast<int>(std::min(keys.shard_group.value_or(sharers), kMost));
   out.gathering = spec.reduction.gather.value_or(Gathering::after_step);
   if (out.what != Sharded::weights) return out;
+  out.lookahead = static_cast<int>(std::min(keys.unshard_lookahead.value_or(1), kMost));
   const bool pipelined = job.shape.stages() > 1;
   const Reshard reshard = keys.reshard_after_forward.value_or(Reshard::automatic);
   const bool again = reshard == Reshard::always || (reshard == Reshard::automatic && !pipelined);

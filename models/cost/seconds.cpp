@@ -94,6 +94,7 @@ double LayerSeconds::head_rate() const {
 
 double LayerSeconds::attention_rate() const {
   if (!job_.stack.takes_layers_apart()) return rate_;
+  if (job_.model.compute_type == "fp32") return matrix_rate();  // no tensor cores either
   const bool aligned = job_.model.head_size() % kTensorCoreMultiple == 0;
   if (!aligned && job_.stack.misaligned_attention > 0)
     return peak_ * job_.stack.misaligned_attention;

@@ -32,18 +32,12 @@ void append_beside(Recipe& recipe, const Segment& exchange) {
   if (exchange.calls > 0) recipe.segments.push_back(exchange);
 }
 
-/// Adds the gathering of a forward: the first unit before it computes, each further one beside the
-/// one before (prefetching).
-void gather_forward(Recipe& recipe, const Units& weights) {
+/// Adds the gathering of so many units: `waited` of them before anything is computed, each further
+/// one beside the one before (prefetching).
+void gather(Recipe& recipe, const Units& weights, int units, int waited) {
   give_times(recipe, weights.units);
-  recipe.before.push_back(weights.segment(Collective::all_gather, 1));
-  append_beside(recipe, weights.segment(Collective::all_gather, weights.units - 1));
-}
-
-/// Adds the gathering of a backward: the last unit is still there.
-void gather_backward(Recipe& recipe, const Units& weights) {
-  give_times(recipe, weights.units);
-  append_beside(recipe, weights.segment(Collective::all_gather, weights.units - 1));
+  if (waited > 0) recipe.before.push_back(weights.segment(Collective::all_gather, waited));
+  append_beside(recipe, weights.segment(Collective::all_gather, units - waited));
 }
 
 /// Adds the reduction of a backward: each unit beside the next one's backward, the last one after
@@ -65,21 +59,27 @@ void set_sharding(const StageJob& job, const Sharding& sharding,
   const auto whole = [](double n) { return std::llround(n); };
   const Units weights{all * bytes.weights, parameters.units};
   const Units gradients{all * bytes.reduced, parameters.units};
+  const int units = weights.units;
+  const auto gather_forward = [&](Recipe& recipe) {
+    gather(recipe, weights, units, sharding.lookahead > 0 ? 1 : units);
+  };
+  // The last unit of the forward is still there.
+  const auto gather_backward = [&](Recipe& recipe) {
+    gather(recipe, weights, units - 1, sharding.lookahead > 0 ? 0 : units - 1);
+  };
   if (sharding.gathers_in_first_forward()) {
     c.gathering = c[OpKind::forward];
-    if (sharding.gathering == Gathering::first_forward) {
-      gather_forward(c.gathering->recipe, weights);
-    } else {
-      give_times(c.gathering->recipe, weights.units);
-      c.gathering->recipe.before.push_back(weights.segment(Collective::all_gather, weights.units));
-    }
+    if (sharding.gathering == Gathering::first_forward)
+      gather_forward(c.gathering->recipe);
+    else
+      gather(c.gathering->recipe, weights, units, units);
   }
-  if (sharding.gathering >= Gathering::forward) gather_forward(c[OpKind::forward].recipe, weights);
+  if (sharding.gathering >= Gathering::forward) gather_forward(c[OpKind::forward].recipe);
   if (sharding.gathering == Gathering::each_pass) {
-    gather_backward(c[OpKind::backward].recipe, weights);
-    gather_backward(c[OpKind::backward_input].recipe, weights);
-    // One unit is used while the next one arrives.
-    const double there = std::min(all, 2 * unit) * bytes.weights;
+    gather_backward(c[OpKind::backward].recipe);
+    gather_backward(c[OpKind::backward_input].recipe);
+    // One unit is used while those ahead of it arrive.
+    const double there = std::min(all, (1 + sharding.lookahead) * unit) * bytes.weights;
     c.weight_bytes = whole(weights.bytes / sharding.group);
     c.forward_workspace_bytes += whole(there);
     c.backward_workspace_bytes += whole(there);

@@ -76,7 +76,7 @@ struct Player {
            (device.matrix_efficiency > 0 ? device.matrix_efficiency : stack.matrix_efficiency);
   }
   double attention_rate() const {
-    if (!stack.apart) return product_rate(false);
+    if (!stack.apart || e() == 4) return product_rate(false);
     if (std::fmod(model.head_size, 8) != 0 && stack.misaligned_attention > 0)
       return device.peak_flops * stack.misaligned_attention;
     if (device.attention_efficiency > 0) return device.peak_flops * device.attention_efficiency;

@@ -109,6 +109,22 @@ TEST(Sharding, KeepsLessAndLessOnEachGpu) {
   EXPECT_EQ(peak("shard: optimizer"), peak("distributed_optimizer: true"));
 }
 
+TEST(Sharding, GathersNothingAheadWhereNothingMayBeThereAhead) {
+  const auto job = [](int ahead) {
+    return scenario("stages: 1, width: 4, microbatches: 2, shard: weights, unshard_lookahead: " +
+                    std::to_string(ahead));
+  };
+  const Scenario waits = job(0), usual = job(1), ahead = job(3);
+  EXPECT_GT(makespan_s(waits), makespan_s(usual));
+  EXPECT_EQ(makespan_s(ahead), makespan_s(usual)) << "layers are alike: one ahead hides as much";
+  EXPECT_EQ(of_shards(waits).bytes, of_shards(usual).bytes);
+  // Each layer ahead is there as a whole.
+  const auto unit = usual.costs[0].forward_workspace_bytes - waits.costs[0].forward_workspace_bytes;
+  EXPECT_GT(unit, 0);
+  EXPECT_EQ(ahead.costs[0].forward_workspace_bytes - usual.costs[0].forward_workspace_bytes,
+            2 * unit);
+}
+
 TEST(Sharding, PrefetchesTheWeightsOfFurtherChunks) {
   const std::string job =
       "stages: 4, chunks: 2, width: 4, microbatches: 8, shard: optimizer, reduction: {overlap: "
