@@ -63,10 +63,10 @@ std::vector<ExchangeSeconds> exchanges_of(const Simulation& s) {
       for (const bool stored : {false, true}) {
         const std::uint8_t flags = stored ? std::uint8_t{Op::stored} : std::uint8_t{0};
         const auto seconds = [&](OpKind kind, std::uint8_t more = 0) {
-          return durations.exchange_s({.stage = static_cast<std::uint16_t>(stage),
-                                       .kind = kind,
-                                       .flags = static_cast<std::uint8_t>(flags | more)},
-                                      d, 0);
+          return durations.beyond_compute_s({.stage = static_cast<std::uint16_t>(stage),
+                                             .kind = kind,
+                                             .flags = static_cast<std::uint8_t>(flags | more)},
+                                            d, 0);
         };
         const ExchangeSeconds e{d,
                                 stage,
@@ -95,9 +95,10 @@ std::vector<PairExchangeSeconds> pair_exchanges_of(const Simulation& s) {
     for (std::uint32_t g = ops.begin(d); g < ops.end(d); ++g) {
       if (!ops[g].has(Op::paired)) continue;
       Op op = ops[g], other = ops[g + 1];
-      const double both_s = durations.exchange_s(op, d, g);
+      const double both_s = durations.beyond_compute_s(op, d, g);
       op.flags &= static_cast<std::uint8_t>(~Op::paired);
-      if (both_s == durations.exchange_s(op, d, g) + durations.exchange_s(other, d, g + 1))
+      if (both_s ==
+          durations.beyond_compute_s(op, d, g) + durations.beyond_compute_s(other, d, g + 1))
         continue;
       all[{d, op.stage, other.stage, op.has(Op::stored), other.has(Op::stored),
            other.kind == OpKind::backward_input}] = both_s;

@@ -140,6 +140,44 @@ Recipe joined(const Recipe& a, double share, const Recipe& b) {
   return both;
 }
 
+double beside_exchanges_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s) {
+  const std::vector<Segment>& segments = recipe.segments;
+  const bool occupied =
+      std::ranges::any_of(segments, [](const Segment& s) { return s.occupies > 0; });
+  if (!occupied || compute_s <= 0 || recipe.serial()) return compute_s;
+  std::vector<double> left_s;  // of each segment, at full speed
+  for (const Segment& s : segments)
+    left_s.push_back(s.exchanges() ? exchange_s(s) : s.share * compute_s);
+  std::vector<bool> ended(segments.size(), false);
+  double busy_s = 0;
+  for (;;) {
+    std::array<int, kLanes> first;  // segment of each lane that has not ended
+    first.fill(Segment::kNone);
+    for (std::size_t i = segments.size(); i-- > 0;)
+      if (!ended[i]) first[static_cast<std::size_t>(segments[i].lane)] = static_cast<int>(i);
+    std::vector<std::size_t> running;
+    bool computes = false;
+    double free = 1;  // multiprocessors
+    for (const int i : first) {
+      if (i == Segment::kNone) continue;
+      const auto at = static_cast<std::size_t>(i);
+      const std::int8_t after = segments[at].after;
+      if (after != Segment::kNone && !ended[static_cast<std::size_t>(after)]) continue;
+      running.push_back(at);
+      computes = computes || !segments[at].exchanges();
+      free -= segments[at].occupies;
+    }
+    if (running.empty()) return busy_s;
+    const auto rate = [&](std::size_t i) { return segments[i].exchanges() ? 1 : free; };
+    const auto end_s = [&](std::size_t i) { return left_s[i] / rate(i); };
+    const std::size_t next = std::ranges::min(running, {}, end_s);
+    const double step_s = end_s(next);
+    for (const std::size_t i : running) left_s[i] -= step_s * rate(i);
+    ended[next] = true;
+    if (computes) busy_s += step_s;
+  }
+}
+
 double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s) {
   const auto length_s = [&](const Segment& s) {
     return s.lane == Lane::compute ? s.share * compute_s : exchange_s(s);

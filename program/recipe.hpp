@@ -100,6 +100,7 @@ struct Segment {
   std::int32_t calls = 0;     ///< exchange: over all times
   double share = 0;           ///< compute: of the op's seconds
   std::int64_t bytes = 0;     ///< exchange: over all times
+  double occupies = 0;        ///< exchange: of the multiprocessors, which compute less meanwhile
 
   bool exchanges() const { return lane != Lane::compute; }
   bool operator==(const Segment&) const = default;
@@ -140,6 +141,10 @@ Recipe joined(const Recipe& a, double share, const Recipe& b);
 
 /// Seconds of an exchange over all times, its links for itself.
 using ExchangeTime = std::function<double(const Segment&)>;
+
+/// Returns the seconds that an op computes whose exchanges occupy multiprocessors beside it, their
+/// links for themselves; `compute_s`: were all of them free.
+double beside_exchanges_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s);
 
 /// What an op takes longer than its computing, its links for itself.
 double exposed_s(const Recipe& recipe, double compute_s, const ExchangeTime& exchange_s);

@@ -135,6 +135,12 @@ const std::vector<KeyRow>& table() {
        "how tokens go to their experts: all-to-all (default: NCCL, one copy for each expert), "
        "once-per-node (DeepEP, HybridEP: one copy to each node, whose GPUs pass it on)",
        "all-to-all|once-per-node"},
+      {"pipeline", "expert_sms", T::integer,
+       "multiprocessors that the kernels of such an exchange occupy, so that what is computed "
+       "beside it (expert_overlap, DualPipe) is slower; with measured kernels. Default: 20 of "
+       "once-per-node in nodes of at most 8 GPUs (DeepEP), 16 in larger ones (HybridEP), 0 of "
+       "all-to-all",
+       0},
       {"pipeline", "narrow_dispatch", T::boolean,
        "tokens, and in the backward gradients, go to their experts in the type of experts' "
        "products, "

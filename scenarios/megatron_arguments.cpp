@@ -273,6 +273,7 @@ constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "expert",
                                                 "expert_tensor",
                                                 "expert_exchange",
+                                                "expert_sms",
                                                 "expert_overlap",
                                                 "shard",
                                                 "shard_group",
@@ -355,7 +356,9 @@ std::string megatron_arguments(const Scenario& s) {
   }
   if (s.mesh.expert > 1) {
     flags.add_flag("expert-model-parallel-size", s.mesh.expert);
-    flags.add_flag("moe-token-dispatcher-type", s.mesh.routing.once_per_node ? "flex" : "alltoall");
+    const TokenRouting& routing = s.mesh.routing;
+    flags.add_flag("moe-token-dispatcher-type", routing.once_per_node ? "flex" : "alltoall");
+    if (routing.once_per_node && routing.sms > 0) flags.add_flag("moe-deepep-num-sms", routing.sms);
   }
   if (s.mesh.expert > 0 && s.mesh.expert_tensor != s.mesh.size(Axis::tensor))
     flags.add_flag("expert-tensor-parallel-size", s.mesh.expert_tensor);

@@ -150,7 +150,12 @@ class Import : public ImportNotes {
       assume(
           "pipeline.expert_exchange: all-to-all (Megatron-LM's allgather of tokens is not "
           "modelled)");
-    if (deep || how == "flex" || !backend.empty()) out += "  expert_exchange: once-per-node\n";
+    const bool flexible = deep || how == "flex" || !backend.empty();
+    if (flexible) out += "  expert_exchange: once-per-node\n";
+    const auto sms = number({"moe-flex-dispatcher-num-sms",
+                             backend == "hybridep" ? "moe-hybridep-num-sms" : "moe-deepep-num-sms"},
+                            "pipeline.expert_sms");
+    if (flexible && sms) out += fmt::format("  expert_sms: {}\n", *sms);
     if (has("overlap-moe-expert-parallel-comm",
             overlaps ? "pipeline.expert_overlap: true" : "nothing, without virtual stages") &&
         overlaps)

@@ -390,6 +390,17 @@ void note_assumptions(const Specification& spec, const Scenario& scenario) {
                   schedule.name, schedule.usual_limit));
 }
 
+/// Exchanges leave multiprocessors for what computes beside them.
+void check_multiprocessors(const Specification& spec, const Cluster& cluster) {
+  const auto& key = spec.pipeline.expert_sms;
+  const auto& times = cluster.device.kernel_times;
+  if (times == nullptr || static_cast<double>(key.value_or(0)) < times->multiprocessors) return;
+  key.refuse(
+      fmt::format("'expert_sms' leaves nothing to compute with: {} has {:.0f} "
+                  "multiprocessors; use fewer",
+                  printable(cluster.device.name), times->multiprocessors));
+}
+
 /// The job on the cluster's GPUs.
 Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cluster) {
   job.mesh.gpus = gpus_of(spec.pipeline, job, cluster);
@@ -475,6 +486,7 @@ Scenario resolve(const Specification& spec) {
   std::vector<int> layers = layers_of(spec, job.shape);
   check_placement(spec, job, cluster);
   check_offload(spec, job, cluster);
+  check_multiprocessors(spec, cluster);
   spec.diagnostics.throw_if_any();  // what follows needs all of the above
   check_size(spec, job.shape);
   spec.diagnostics.throw_if_any();

@@ -106,6 +106,7 @@ struct PipelineKeys {
   Integer expert{section, "expert"};
   Integer expert_tensor{section, "expert_tensor"};
   Given<ExpertExchange> expert_exchange{section, "expert_exchange"};
+  Integer expert_sms{section, "expert_sms"};
   Flag narrow_dispatch{section, "narrow_dispatch"};
   Flag expert_overlap{section, "expert_overlap"};
   Flag sequence_parallel{section, "sequence_parallel"};

@@ -95,8 +95,8 @@ void refuse_given_costs(const Specification& spec, const Parallelism& job) {
   };
   for (const Axis axis : kInnerAxes)
     if (job.mesh.size(axis) > 1) refuse(std::string(traits(axis).name));
-  for (const char* key :
-       {"expert", "expert_tensor", "expert_exchange", "expert_overlap", "narrow_dispatch"})
+  for (const char* key : {"expert", "expert_tensor", "expert_exchange", "expert_sms",
+                          "expert_overlap", "narrow_dispatch"})
     if (spec.pipeline.section.has(key)) refuse(key);
   if (job.transfers_divided) refuse("transfers_divided");
   if (job.sharding.sharded()) refuse(spec.pipeline.shard.there ? "shard" : "distributed_optimizer");
@@ -342,6 +342,15 @@ void check_shares(const Specification& spec, const Parallelism& job) {
   check_context_exchange(keys, *model, job.mesh);
 }
 
+/// Returns how many multiprocessors the kernels of DeepEP (20 of its normal ones, which send over
+/// nodes) and of HybridEP occupy where nobody says it: Megatron-LM's moe_deepep_num_sms and
+/// moe_hybridep_num_sms (megatron/core/transformer/transformer_config.py, release 0.15).
+int usual_sms(const Specification& spec) {
+  constexpr int kDeepEp = 20, kHybridEp = 16, kNode = 8;
+  if (spec.pipeline.expert_exchange.value != ExpertExchange::once_per_node) return 0;
+  return spec.cluster.devices_per_node > kNode ? kHybridEp : kDeepEp;
+}
+
 void set_experts(const Specification& spec, Parallelism& job) {
   const PipelineKeys& keys = spec.pipeline;
   const TransformerSpec* model = spec.transformer();
@@ -351,11 +360,13 @@ void set_experts(const Specification& spec, Parallelism& job) {
   job.mesh.expert = static_cast<int>(std::min(keys.expert.value_or(1), kMost));
   job.mesh.expert_tensor =
       static_cast<int>(std::min(keys.expert_tensor.value_or(job.mesh.size(Axis::tensor)), kMost));
-  job.mesh.routing = {.once_per_node = keys.expert_exchange.value == ExpertExchange::once_per_node,
-                      .narrow = keys.narrow_dispatch.value_or(false),
-                      .per_token = experts.top_k,
-                      .parts = experts.groups,
-                      .parts_per_token = experts.groups_per_token};
+  job.mesh.routing = {
+      .once_per_node = keys.expert_exchange.value == ExpertExchange::once_per_node,
+      .narrow = keys.narrow_dispatch.value_or(false),
+      .sms = static_cast<int>(std::min(keys.expert_sms.value_or(usual_sms(spec)), kMost)),
+      .per_token = experts.top_k,
+      .parts = experts.groups,
+      .parts_per_token = experts.groups_per_token};
 }
 
 void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mesh& mesh,
@@ -377,21 +388,21 @@ void note_tensor(const TransformerSpec& model, const Cluster& cluster, const Mes
 }
 
 StageCostOptions cost_options(const Parallelism& job) {
-  return {
-      .microbatch_size = static_cast<double>(job.microbatch_size),
-      .recompute = job.recompute,
-      .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
-                 job.tensor_overlap},
-      .context = job.mesh.size(Axis::context),
-      .context_exchange = job.context_exchange,
-      .sharding = job.sharding,
-      .muon = job.muon,
-      .stack = job.stack,
-      .tensor_sum = job.tensor_sum,
-      .expert = {.degree = std::max(1, job.mesh.expert),
-                 .tensor = job.mesh.expert_tensor,
-                 .narrow_dispatch = job.mesh.routing.narrow,
-                 .copies = job.routing ? job.routing->copies(std::max(1, job.mesh.expert)) : 0}};
+  return {.microbatch_size = static_cast<double>(job.microbatch_size),
+          .recompute = job.recompute,
+          .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
+                     job.tensor_overlap},
+          .context = job.mesh.size(Axis::context),
+          .context_exchange = job.context_exchange,
+          .sharding = job.sharding,
+          .muon = job.muon,
+          .stack = job.stack,
+          .tensor_sum = job.tensor_sum,
+          .expert = {.degree = std::max(1, job.mesh.expert),
+                     .tensor = job.mesh.expert_tensor,
+                     .narrow_dispatch = job.mesh.routing.narrow,
+                     .copies = job.routing ? job.routing->copies(std::max(1, job.mesh.expert)) : 0,
+                     .sms = job.mesh.routing.sms}};
 }
 
 }  // namespace penstock

@@ -2,6 +2,8 @@
 // How long ops take: computing and, where several GPUs share a stage, what they exchange during
 // it; and what disturbs them.
 //   time(op) = compute(stage, kind, device) + exchange(stage, kind, device)
+// An op computes longer where exchanges occupy multiprocessors beside it: as long as they take with
+// their links for themselves, and evenly in all that it computes.
 // Computing is as program/op_costs.hpp has it. The table has a row for each set of devices that are
 // alike.
 #pragma once
@@ -52,6 +54,11 @@ class Durations {
   double exchange_s(const Op& op, int device, std::uint32_t g) const {
     return time_of(op, device, g).exchange_s;
   }
+  /// What an op takes longer than it would compute without exchanges.
+  double beyond_compute_s(const Op& op, int device, std::uint32_t g) const {
+    const Time time = time_of(op, device, g);
+    return time.exchange_s + time.slowed_s;
+  }
   /// What an op computes by itself, whatever runs together with it.
   double own_compute_s(const Op& op, int device) const { return alone(op, device).compute_s; }
 
@@ -71,6 +78,7 @@ class Durations {
   static constexpr CollectivePrice kNotMade{-1, 0};
   struct Time {
     double compute_s, exchange_s;
+    double slowed_s = 0;  // of compute_s: by exchanges beside it
   };
   struct OfPass {
     std::array<Time, kOpKinds> kinds;
@@ -91,7 +99,7 @@ class Durations {
     for (std::uint32_t g = ops_.begin(device); g + 1 < ops_.end(device); ++g) {
       if (!ops_[g].has(Op::paired)) continue;
       const Op &op = ops_[g], &other = ops_[g + 1];
-      const auto [pair, added] = pairs_.try_emplace(pair_of(device, g), 0);
+      const auto [pair, added] = pairs_.try_emplace(pair_of(device, g));
       if (!added) continue;
       const std::vector<StageCosts>& costs =
           input.unlike == nullptr
@@ -104,7 +112,7 @@ class Durations {
       const Recipe recipe =
           joined(gathers ? pass.gathering->recipe : pass[op].recipe,
                  both_s > 0 ? a_s / both_s : 0.5, costs[other.stage].pass(other)[other].recipe);
-      pair->second = exposed_s(recipe, both_s, [&](const Segment& segment) {
+      pair->second = beside(recipe, both_s, [&](const Segment& segment) {
         return price_at(prices, {segment.axis, segment.what}).seconds(segment);
       });
     }
@@ -168,7 +176,12 @@ class Durations {
 
   template <class Price>
   static Time time_of_cost(const OpCost& cost, const Price& price) {
-    return {cost.seconds, exposed_s(cost.recipe, cost.seconds, price)};
+    return beside(cost.recipe, cost.seconds, price);
+  }
+  /// What a recipe takes that computes so long without exchanges.
+  static Time beside(const Recipe& recipe, double alone_s, const ExchangeTime& price) {
+    const double compute_s = beside_exchanges_s(recipe, alone_s, price);
+    return {compute_s, exposed_s(recipe, compute_s, price), compute_s - alone_s};
   }
   /// What the ops of microbatches with these costs take; steps and reductions have none.
   template <class Price>
@@ -189,9 +202,12 @@ class Durations {
     const Time other = alone(backward, device);
     const double saving_s = pair_saving_s(row(op, device).saving_s, row(backward, device).saving_s);
     const double compute_s = time.compute_s + other.compute_s - saving_s;
-    if (const auto merged = pairs_.find(pair_of(device, g)); merged != pairs_.end())
-      return {compute_s, merged->second};
-    return {compute_s, time.exchange_s + other.exchange_s};
+    const double slowed_s = time.slowed_s + other.slowed_s;
+    if (const auto merged = pairs_.find(pair_of(device, g)); merged != pairs_.end()) {
+      const Time& beside = merged->second;
+      return {compute_s + beside.slowed_s, beside.exchange_s, slowed_s + beside.slowed_s};
+    }
+    return {compute_s, time.exchange_s + other.exchange_s, slowed_s};
   }
   Time alone(const Op& op, int device) const {
     const OfStage& stage = row(op, device);
@@ -210,7 +226,7 @@ class Durations {
   std::size_t stages_;
   std::vector<std::size_t> first_;  // per device: its row
   std::vector<OfStage> times_;      // [row][stage]
-  std::map<Pair, double> pairs_;    // seconds of merged exchanges; empty: nothing is merged
+  std::map<Pair, Time> pairs_;      // merged; empty: nothing is
 };
 
 }  // namespace penstock

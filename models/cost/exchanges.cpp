@@ -2,6 +2,7 @@
 #include "models/cost/exchanges.hpp"
 
 #include "models/cost/kept.hpp"
+#include "models/kernels/kernel_times.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -54,6 +55,14 @@ struct Tokens {
   bool first = false;                      ///< they go before the op computes anything
   std::int64_t copies_bytes = 0;           ///< of a call: copies of experts, or their gradients
 };
+
+/// Returns the share of a GPU's multiprocessors that kernels of a token exchange occupy; 0 where
+/// their number is not known.
+double occupied_share(const StageJob& job) {
+  const auto& times = job.device.kernel_times;
+  if (times == nullptr || times->multiprocessors <= 0) return 0;
+  return std::min(job.expert.sms / times->multiprocessors, 0.99);
+}
 
 /// Puts together the recipe of an op that computes for so many seconds.
 class RecipeOf {
@@ -125,7 +134,8 @@ class RecipeOf {
                      .what = Collective::all_to_all,
                      .after = after,
                      .calls = tokens.calls,
-                     .bytes = bytes * tokens.calls});
+                     .bytes = bytes * tokens.calls,
+                     .occupies = occupied_share(job_)});
     };
     if (tokens.calls == 0) return append({.after = before_, .share = 1 - hiding_});
     // Copies come, and their gradients go, beside attention.

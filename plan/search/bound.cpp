@@ -78,7 +78,8 @@ double stash_bytes(const StagePart& part, const Held& stash) {
 
 Understood understood_of(const Scenario& base, const std::vector<std::string>& kept_keys) {
   const auto known = [](const std::string& key) {
-    return place_of_choice("optimizer_sync|reduction|expert_exchange|narrow_dispatch", key)
+    return place_of_choice("optimizer_sync|reduction|expert_exchange|expert_sms|narrow_dispatch",
+                           key)
         .has_value();  // bounds price exchanges of tokens as these keys say
   };
   if (!std::ranges::all_of(kept_keys, known)) return Understood::work;

@@ -33,7 +33,7 @@ constexpr TreatedKeys kTreated[] = {
     {"scenario", Treatment::chosen, "schedule|batches|pipeline"},
     {"scenario", Treatment::refused, "perturbations|routing|documents"},
     {"pipeline", Treatment::kept,
-     "optimizer_sync|reduction|context_exchange|expert_exchange|narrow_dispatch"},
+     "optimizer_sync|reduction|context_exchange|expert_exchange|expert_sms|narrow_dispatch"},
     {"pipeline", Treatment::chosen,
      "stages|chunks|memory_limit|checkpoint|width|tensor|context|sequence_parallel|"
      "tensor_overlap|transfers_divided|expert|split|distributed_optimizer|shard|microbatch_size|"

@@ -232,6 +232,65 @@ TEST(Experts, TakeAsLongInEveryEngine) {
   }
 }
 
+/// Eight layers of Qwen3 30B on H100, whose kernels were measured: 132 multiprocessors.
+Scenario measured(const std::string& schedule, const std::string& pipeline) {
+  return parse_scenario(
+      fmt::format("model: {{base: qwen3-30b-a3b, num_layers: 8}}\n"
+                  "cluster: {{base: dgx-h100, nodes: 2}}\nstack: megatron-kernels\n"
+                  "schedule: {}\npipeline: {{microbatches: 8, distributed_optimizer: true, "
+                  "expert_exchange: once-per-node, {}}}\n",
+                  schedule, pipeline),
+      "test.yaml");
+}
+
+TEST(Experts, ExchangesTakeMultiprocessorsFromComputingBesideThem) {
+  const std::pair<const char*, std::string> jobs[] = {
+      {"1f1b", "stages: 1, width: 16, expert: 16, expert_overlap: true"},
+      {"interleaved-1f1b", "stages: 2, chunks: 2, width: 8, expert: 8, expert_overlap: true"},
+      {"dualpipe", "stages: 4, width: 4, expert: 4"},
+      {"dualpipe-v", "stages: 2, width: 8, expert: 8"}};
+  for (const auto& [schedule, pipeline] : jobs) {
+    SCOPED_TRACE(schedule);
+    double before_s = 0;
+    for (const int sms : {0, 33, 66}) {
+      const Scenario s = measured(schedule, pipeline + fmt::format(", expert_sms: {}", sms));
+      const double simgrid_s = makespan_s(s, EngineChoice::simgrid);
+      EXPECT_NEAR(makespan_s(s, EngineChoice::fluid), simgrid_s, 1e-9 * simgrid_s) << sms;
+      EXPECT_NEAR(makespan_s(s), simgrid_s, 1e-9 * simgrid_s) << sms;
+      EXPECT_GT(simgrid_s, 1.002 * before_s) << sms;
+      EXPECT_LT(simgrid_s, sms > 0 ? before_s * 2 : 1e9) << sms;
+      before_s = simgrid_s;
+    }
+  }
+  const auto apart_s = [](int sms) {
+    return makespan_s(measured("1f1b", fmt::format("stages: 1, width: 16, expert: 16, "
+                                                   "expert_sms: {}",
+                                                   sms)));
+  };
+  EXPECT_DOUBLE_EQ(apart_s(66), apart_s(0)) << "nothing is computed beside them";
+  const auto usual = [](const std::string& more) {
+    return measured("1f1b", "stages: 1, width: 16, expert: 16" + more).mesh.routing.sms;
+  };
+  EXPECT_EQ(usual(""), 20);
+  EXPECT_EQ(usual(", expert_sms: 24"), 24);
+  EXPECT_EQ(scenario("stages: 1, width: 8, expert: 8").mesh.routing.sms, 0) << "NCCL's: not known";
+}
+
+/// arXiv:2505.09343, table 4: 19.926 s a step. Nothing was fitted on it.
+TEST(Experts, OfDeepSeekV3OnTwoThousandGpusTakeWhatWasPublished) {
+  const auto step_s = [](const std::vector<Override>& changes) {
+    return iteration_time_s(
+               simulate(load_scenario(data_folder() + "/scenarios/deepseek-v3.yaml", changes),
+                        EngineChoice::automatic))
+        .value();
+  };
+  const double as_shipped = step_s({}), free = step_s({parse_override("pipeline.expert_sms=0")});
+  RecordProperty("step_s", std::to_string(as_shipped));
+  RecordProperty("with_free_multiprocessors_s", std::to_string(free));
+  EXPECT_NEAR(as_shipped, 19.926, 0.05 * 19.926);
+  EXPECT_GT(as_shipped, 1.02 * free);
+}
+
 TEST(Experts, AreRefusedWhereTheyCannotBeDividedSo) {
   const auto has = [](const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
@@ -239,6 +298,7 @@ TEST(Experts, AreRefusedWhereTheyCannotBeDividedSo) {
   EXPECT_TRUE(has(refusal("stages: 1, width: 9, expert: 3"), "16 experts cannot be divided"));
   EXPECT_TRUE(has(refusal("stages: 1, width: 6, expert: 4"), "do not divide the 6 GPUs"));
   EXPECT_TRUE(has(refusal("stages: 1, tensor: 2, expert: 2"), "sequence_parallel"));
+  EXPECT_THROW(measured("1f1b", "stages: 1, width: 16, expert: 16, expert_sms: 132"), InputError);
   EXPECT_TRUE(has(refusal("stages: 1, tensor: 4, sequence_parallel: true, expert: 2, "
                           "expert_tensor: 2"),
                   "use 1 or 4"));

@@ -82,7 +82,8 @@ StageCosts costs_of(std::mt19937_64& random, const std::vector<Axis>& axes) {
                      .what = kOfRanks[random_between(random, 0, kOfRanks.size() - 1)],
                      .after = after,
                      .calls = static_cast<int>(random_between(random, 1, 4)),
-                     .bytes = bytes(millions)};
+                     .bytes = bytes(millions),
+                     .occupies = random_between(random, 0, 2) / 8.0};
     };
     switch (random_between(random, 0, 2)) {
       case 0: recipe = {{{.share = 1}, exchange(0, 20)}, times}; break;

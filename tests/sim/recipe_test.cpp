@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <limits>
 #include <random>
 
@@ -67,6 +68,7 @@ struct RandomRecipe {
       if (!computing) {
         s.what = kOfRanks[static_cast<std::size_t>(pick(0, kOfRanks.size() - 1))];
         s.calls = pick(1, 4);
+        s.occupies = pick(0, 3) / 8.0;
       }
       recipe.segments.push_back(s);
     }
@@ -171,6 +173,71 @@ TEST(Recipe, OfTwoOpsWithExpertsOneComputesWhileTheOtherOneExchanges) {
   const Recipe both = joined(forward, 10.0 / 30, backward);
   EXPECT_NEAR(exposed_s(both, 30, seconds), 0, 1e-9);
   EXPECT_NEAR(exposed_s(both, 3, seconds), 13, 1e-9);  // four exchanges, one after the other
+}
+
+/// Moves on in small steps; an exchange slows what computes beside it. Returns for how long
+/// something computed.
+double stepped_s(const Recipe& recipe, double compute_s, double s_per_byte, double step_s) {
+  std::vector<double> left_s;
+  for (const Segment& s : recipe.segments)
+    left_s.push_back(s.exchanges() ? static_cast<double>(s.bytes) * s_per_byte
+                                   : s.share * compute_s);
+  double computed_s = 0;
+  for (bool moves = true; moves;) {
+    moves = false;
+    std::array<bool, kLanes> taken{};
+    std::array<std::size_t, kLanes> runs{};
+    for (std::size_t i = 0; i < left_s.size(); ++i) {
+      const Segment& s = recipe.segments[i];
+      const auto lane = static_cast<std::size_t>(s.lane);
+      if (left_s[i] <= 0 || taken[lane]) continue;
+      taken[lane] = true;
+      const bool waits = s.after >= 0 && left_s[static_cast<std::size_t>(s.after)] > 0;
+      runs[lane] = waits ? left_s.size() : i;
+    }
+    const auto on = [&](Lane lane) {
+      const auto l = static_cast<std::size_t>(lane);
+      return taken[l] && runs[l] < left_s.size();
+    };
+    const auto at = [&](Lane lane) { return runs[static_cast<std::size_t>(lane)]; };
+    double free = 1;
+    if (on(Lane::exchange)) {
+      free -= recipe.segments[at(Lane::exchange)].occupies;
+      left_s[at(Lane::exchange)] -= step_s;
+      moves = true;
+    }
+    if (on(Lane::compute)) {
+      left_s[at(Lane::compute)] -= step_s * free;
+      computed_s += step_s;
+      moves = true;
+    }
+  }
+  return computed_s;
+}
+
+TEST(Recipe, ComputesLongerBesideExchangesThatOccupyMultiprocessors) {
+  const auto seconds = [](const Segment& s) { return static_cast<double>(s.bytes); };
+  Segment exchange = exchanges(4);
+  exchange.occupies = 0.25;
+  const Recipe beside{{computes(1), exchange}, 1};
+  EXPECT_DOUBLE_EQ(beside_exchanges_s(beside, 10, seconds), 11) << "4 s at three quarters";
+  EXPECT_DOUBLE_EQ(beside_exchanges_s(beside, 1.5, seconds), 2) << "all of it";
+  EXPECT_DOUBLE_EQ(beside_exchanges_s({{computes(1), exchanges(4)}, 1}, 10, seconds), 10);
+  exchange.after = 0;
+  EXPECT_DOUBLE_EQ(beside_exchanges_s({{computes(1), exchange}, 1}, 10, seconds), 10)
+      << "behind it";
+  RandomRecipe next;
+  int slower = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    const Recipe recipe = next();
+    const double compute_s = next.pick(1, 12) / 4.0, s_per_byte = next.pick(1, 9) * 1e-9;
+    const double slowed_s = beside_exchanges_s(recipe, compute_s, [&](const Segment& s) {
+      return static_cast<double>(s.bytes) * s_per_byte;
+    });
+    EXPECT_NEAR(slowed_s, stepped_s(recipe, compute_s, s_per_byte, 1e-4), 2e-3) << trial;
+    slower += slowed_s > compute_s * 1.01 ? 1 : 0;
+  }
+  EXPECT_GT(slower, 60);
 }
 
 /// An exchange of tensor ranks before an op's attention holds the stream in which both compute; one
