@@ -614,6 +614,25 @@ TEST(MegatronFlags, ACapacityOfExpertsIsReadBothWays) {
             std::string::npos);
 }
 
+TEST(MegatronFlags, MultiprocessorsOfExchangesAreReadBothWays) {
+  const std::string job =
+      "--num-experts 8 --moe-router-topk 2 --swiglu --expert-model-parallel-size 2 ";
+  const auto sms = [&](const std::string& flags) { return job_of(job + flags).mesh.routing.sms; };
+  EXPECT_EQ(sms("--moe-deepep-num-sms 24"), 0) << "its tokens go by NCCL";
+  EXPECT_EQ(sms("--moe-token-dispatcher-type flex --moe-enable-deepep"), 20);
+  EXPECT_EQ(sms("--moe-token-dispatcher-type flex --moe-enable-deepep --moe-deepep-num-sms 24 "
+                "--moe-hybridep-num-sms 8"),
+            24);
+  const Scenario s = job_of(job +
+                            "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend "
+                            "hybridep --moe-hybridep-num-sms 8 --moe-deepep-num-sms 24");
+  EXPECT_EQ(s.mesh.routing.sms, 8);
+  const std::string flags = megatron_arguments(s);
+  EXPECT_EQ(parse_scenario(scenario_of_megatron(flags, "x.sh", ""), "again.yaml").mesh.routing.sms,
+            8)
+      << flags;
+}
+
 TEST(MegatronFlags, LayersOfExpertsThatFollowNoRuleAreSaid) {
   const std::string text = imported("--num-experts 4 --moe-layer-freq '[1,1,0,1]'");
   EXPECT_NE(text.find("--moe-layer-freq [1,1,0,1]: layers with experts are all behind"),
