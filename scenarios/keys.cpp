@@ -317,8 +317,9 @@ const std::vector<KeyRow>& table() {
        "gradients): flows on the cluster's links; formula: a ring's time, on no link",
        "ring|hierarchical|tree|server|all-to-all|formula"},
       {"reduction", "overlap", T::choice,
-       "none (default): after the last backward; backward (default of data-parallel): bucket by "
-       "bucket beside the last backward; next-batch: beside the next batch (pipedream-2bw only)",
+       "none: after the last backward; backward: bucket by bucket beside the last backward; "
+       "next-batch: beside the next batch (pipedream-2bw only); default: as the stack has it; "
+       "without one backward for data-parallel and none for others",
        "none|backward|next-batch"},
       {"reduction", "buckets", T::integer,
        "overlap backward: so many equal parts of a stage's gradient, ready at equal intervals; "

@@ -63,11 +63,9 @@ ReductionRequest reduction_of(const Specification& spec, int replicas) {
   const ReductionKeys& keys = spec.reduction;
   const Schedule* schedule = spec.schedule;
   const bool asynchronous = schedule != nullptr && schedule->asynchronous;
-  const bool wait_free = schedule != nullptr && schedule->whole_model && !asynchronous;
-  ReductionRequest request{
-      .overlap = keys.overlap.value_or(wait_free ? Overlap::backward : Overlap::none),
-      .count = keys.buckets.value,
-      .least_bytes = keys.bucket_size.value};
+  ReductionRequest request{.overlap = keys.overlap.value_or(Overlap::none),
+                           .count = keys.buckets.value,
+                           .least_bytes = keys.bucket_size.value};
   const auto algorithm =
       asynchronous ? ReductionAlgorithm::server : keys.algorithm.value_or(ReductionAlgorithm::ring);
   request.options.priced = algorithm == kFormula;
@@ -75,8 +73,18 @@ ReductionRequest reduction_of(const Specification& spec, int replicas) {
   request.options.servers = static_cast<int>(keys.servers.value_or(1));
   if (asynchronous) check_asynchronous(keys, *schedule);
   check_servers(keys, request.options, replicas);
-  check_buckets(keys, request.overlap);
   if (request.overlap == Overlap::next_batch && !asynchronous) check_next_batch(keys, schedule);
+  return request;
+}
+
+ReductionRequest with_usual_overlap(ReductionRequest request, const Specification& spec) {
+  const Schedule* schedule = spec.schedule;
+  const bool flushes = schedule != nullptr && schedule->flushes() && !schedule->asynchronous;
+  const bool has_software = !spec.stack.name.empty() && spec.stack.name != "none";
+  if (!spec.reduction.overlap.there && flushes &&
+      (spec.stack.overlaps_reduction || (!has_software && schedule->whole_model)))
+    request.overlap = Overlap::backward;
+  check_buckets(spec.reduction, request.overlap);
   return request;
 }
 

@@ -278,15 +278,6 @@ void check_magnitudes(const Part& model, const Parallelism& job, const Cluster& 
   if (!(seconds * 1e9 < kMost)) model.refuse("the run would take more than a hundred years");
 }
 
-/// The stack overlaps the reduction with the backward where the pipeline does not say it.
-ReductionRequest with_overlap_of_stack(ReductionRequest request, const Specification& spec) {
-  const Schedule* schedule = spec.schedule;
-  if (spec.stack.overlaps_reduction && !spec.reduction.overlap.there && schedule != nullptr &&
-      schedule->flushes() && !schedule->asynchronous)
-    request.overlap = Overlap::backward;
-  return request;
-}
-
 bool reduces(const Parallelism& job) {
   return job.mesh.sharers() > 1 || job.mesh.expert_sharers(0) > 1 ||
          job.schedule->layout == Layout::mirrored;
@@ -475,7 +466,7 @@ Scenario resolve(const Specification& spec) {
   const PerStage<int> width = widths_of(spec);
   const ReductionRequest asked = reduction_of(spec, std::ranges::max(width.values()));
   Parallelism job = parallelism_of(spec, width, asked);
-  const ReductionRequest request = with_overlap_of_stack(asked, spec);
+  const ReductionRequest request = with_usual_overlap(asked, spec);
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
   auto [optimizer, training] = training_of(spec, job.shape.batches);

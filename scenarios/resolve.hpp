@@ -24,6 +24,10 @@ struct ReductionRequest {
 /// `replicas`: the most of any position.
 ReductionRequest reduction_of(const Specification& spec, int replicas);
 
+/// Returns the request with what overlaps where the pipeline does not say it: what the stack does;
+/// without a stack, data parallelism reduces beside its backward and pipelines do so after it.
+ReductionRequest with_usual_overlap(ReductionRequest request, const Specification& spec);
+
 /// The buckets of a stage. `layers`: its layers in the order of the forward pass; empty when they
 /// are unknown. `bytes`: its gradient.
 std::vector<GradientBucket> buckets_of(const ReductionRequest& request,

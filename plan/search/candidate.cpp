@@ -443,8 +443,7 @@ Axes Problem::axes(bool asynchronous) const {
 bool Problem::may_overlap(const PlanFamily& family) const {
   const Schedule& schedule = *family.schedule;
   const bool reduces = family.shape.sharers() > 1 || schedule.layout == Layout::mirrored;
-  return plain_reduction_ && reduces && schedule.flushes() && !schedule.asynchronous &&
-         !schedule.whole_model;
+  return plain_reduction_ && reduces && schedule.flushes() && !schedule.asynchronous;
 }
 
 bool Problem::selective_frees() const {

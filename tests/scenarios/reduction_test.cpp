@@ -38,6 +38,21 @@ TEST(DataParallelDefaults, DoNotTouchPipelines) {
   EXPECT_TRUE(s.reduction.buckets.at(0).empty());
 }
 
+TEST(TheStack, DecidesWhatOverlapsInEverySchedule) {
+  const std::string job = "model: llama-3.2-1b\ncluster: {base: dgx-h100, nodes: 1}\n";
+  const std::string rest = "\npipeline: {stages: 1, width: 8, microbatches: 2}\n";
+  for (const auto& [stack, overlaps] :
+       {std::pair{"deepspeed", false}, std::pair{"megatron", true}, std::pair{"nanotron", true}})
+    for (const std::string schedule : {"data-parallel", "1f1b", "gpipe"})
+      EXPECT_EQ(
+          overlaps_reduction(scenario(job + "stack: " + stack + "\nschedule: " + schedule + rest)),
+          overlaps)
+          << stack << ", " << schedule;
+  EXPECT_TRUE(overlaps_reduction(
+      scenario(job + "stack: deepspeed\nschedule: data-parallel\npipeline: {stages: 1, width: 8, "
+                     "microbatches: 2, reduction: {overlap: backward}}\n")));
+}
+
 TEST(AsynchronousDefaults, AreParameterServersAndNoOverlap) {
   const Scenario s = scenario(kGpt355m + "schedule: asp\n");
   EXPECT_EQ(s.mesh.most(), 8);
