@@ -4,6 +4,7 @@
 #include "scenarios/shell_machine.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace penstock {
@@ -219,27 +220,93 @@ bool ShellMachine::run_assigning(const std::string& name, const ShellWords& word
   return true;
 }
 
-/// Reads words of a line that the script has. Returns whether that can be told.
-bool ShellMachine::read(const ShellWords& words, const Node& node) {
-  const std::size_t first = words.size() > 1 && words[1].shown() == "-r" ? 2 : 1;
-  if (now_.lost || now_.variables.contains("IFS")) return false;
-  for (std::size_t i = first; i < words.size(); ++i)
-    if (!is_variable_name(words[i].shown()) || !words[i].known()) return false;
-  if (!input_ || !input_->known() || first == words.size()) return false;
-  const std::string all = input_->shown();
-  if (first == 1 && all.find('\\') != std::string::npos) return false;
-  std::string_view line = std::string_view(all).substr(0, all.find('\n'));
-  line = line.substr(0, line.find_last_not_of(" \t") + 1);
-  for (std::size_t i = first; i < words.size(); ++i) {
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    const std::size_t end =
-        i + 1 == words.size() ? line.size() : std::min(line.find_first_of(" \t"), line.size());
-    if (may_assign(words[i].shown(), false, node.all.place()))
-      assign_text(words[i].shown(), known_text(std::string(line.substr(0, end)), node.all.place()),
-                  false);
-    line.remove_prefix(end);
+namespace {
+
+/// The options of `read` that are followed.
+struct ReadOptions {
+  bool raw = false, is_list = false;
+  bool all = false;       ///< -d '': what is read has no end but the input's
+  std::size_t names = 1;  ///< the first word that is a name
+};
+
+/// Returns nothing where it has options that are not followed.
+std::optional<ReadOptions> read_options(const ShellWords& words) {
+  ReadOptions out;
+  for (; out.names < words.size(); ++out.names) {
+    const std::string word = words[out.names].shown();
+    if (!words[out.names].known()) return std::nullopt;
+    if (!word.starts_with("-") || word.size() < 2) break;
+    for (std::size_t i = 1; i < word.size(); ++i) {
+      if (word[i] == 'r') {
+        out.raw = true;
+      } else if (word[i] == 'a') {
+        out.is_list = true;
+      } else if (word[i] == 'd' && i + 1 == word.size() && out.names + 1 < words.size() &&
+                 words[out.names + 1].known() && words[out.names + 1].shown().empty()) {
+        out.all = true;
+        ++out.names;
+        break;
+      } else {
+        return std::nullopt;
+      }
+    }
   }
-  set_status(true);
+  if (out.is_list && words.size() != out.names + 1) return std::nullopt;
+  return out;
+}
+
+/// Returns whether a command sets IFS for itself, and to what: the usual blanks, or nothing, after
+/// which a line is one word. None: to something else.
+std::optional<bool> splits_words(const ShellNode& node) {
+  bool splits = true;
+  for (const auto& argument : node.arguments) {
+    if (!argument.assignment || argument.assignment->name != "IFS") continue;
+    const ShellWord& value = argument.assignment->value;
+    const std::string text = value.source == nullptr ? "" : value.text();
+    if (text != "" && text != "''" && text != "\"\"" && text != "' '" && text != "\" \"")
+      return std::nullopt;
+    splits = text.find(' ') != text.npos;
+  }
+  return splits;
+}
+
+}  // namespace
+
+/// Reads words of a line, or of all lines, that the script has. Returns whether that can be told.
+bool ShellMachine::read(const ShellWords& words, const Node& node) {
+  const auto options = read_options(words);
+  const auto splits = splits_words(node);
+  const bool own_blanks = std::ranges::find(before_, "IFS") != before_.end();
+  if (!options || !splits || now_.lost || (now_.variables.contains("IFS") && !own_blanks))
+    return false;
+  for (std::size_t i = options->names; i < words.size(); ++i)
+    if (!is_variable_name(words[i].shown()) || !words[i].known()) return false;
+  if (!input_ || !input_->known() || options->names == words.size()) return false;
+  const std::string text = input_->shown();
+  if (!options->raw && text.find('\\') != std::string::npos) return false;
+  std::string_view line = text;
+  if (!options->all) line = line.substr(0, line.find('\n'));
+  const char* const blanks = options->all ? " \t\n" : " \t";
+  if (*splits) line = line.substr(0, line.find_last_not_of(blanks) + 1);
+  const auto next = [&](bool last) {
+    if (*splits) line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
+    const std::size_t end =
+        last || !*splits ? line.size() : std::min(line.find_first_of(blanks), line.size());
+    const std::string_view word = line.substr(0, end);
+    line.remove_prefix(end);
+    return known_text(std::string(word), node.all.place());
+  };
+  const std::string& first = words[options->names].shown();
+  if (options->is_list) {
+    ShellVariable list{.kind = ShellVariable::Kind::list};
+    while (!line.empty()) list.items.push_back(next(false));
+    if (may_assign(first, false, node.all.place())) now_.variables[first] = std::move(list);
+  }
+  for (std::size_t i = options->names; i < words.size() && !options->is_list; ++i)
+    if (ShellText word = next(i + 1 == words.size());
+        may_assign(words[i].shown(), false, node.all.place()))
+      assign_text(words[i].shown(), std::move(word), false);
+  set_status(!options->all);  // the end of the input comes before the delimiter
   return true;
 }
 
