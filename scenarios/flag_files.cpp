@@ -5,6 +5,7 @@
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/import_notes.hpp"
 #include "scenarios/import_tables.hpp"
 #include "scenarios/scenario.hpp"
 
@@ -15,6 +16,7 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 
 namespace penstock {
@@ -338,6 +340,64 @@ void read_class(const Value& model, const Value& target, MegatronJob& job, Optio
   if (!says("share-embeddings-and-output-weights")) add("untie-embeddings-and-output-weights");
 }
 
+/// Reads what NeMo 1's distributed_fused_adam keeps of a parameter beside weights in bf16
+/// (megatron_amp_O2): moments in optim.dtype and, where that is fp32, the 16 bits that bf16 weights
+/// lack of fp32 ones (nlp/models/language_modeling/megatron_base_model.py, setup_optimization).
+void read_apex_adam(const Value& model, OptionReader& out) {
+  const Value* optim = entry(&model, "optim");
+  const Value* name = entry(optim, "name");
+  if (name == nullptr || name->text != "distributed_fused_adam" ||
+      !says_yes(entry(&model, "megatron-amp-o2")))
+    return;
+  const Value* dtype = entry(optim, "dtype");
+  const bool narrow = dtype != nullptr && lower_case(dtype->text).starts_with("b");
+  const Value* stored = entry(optim, "store-params");
+  const char* const moments = narrow ? "bf16" : "fp32";
+  const char* const master = stored != nullptr && says_yes(stored) ? "fp32"
+                             : narrow                              ? "none"
+                                                                   : "bf16";
+  const Value& from = dtype != nullptr ? *dtype : *name;
+  const std::string shown = "optim.dtype";
+  out.add_option("use-precision-aware-optimizer", "", from, "distributed_fused_adam");
+  out.add_option("main-params-dtype", master, from, "optim, weights beside those in bf16:");
+  for (const char* moment : {"exp-avg-dtype", "exp-avg-sq-dtype"})
+    out.add_option(moment, moments, from, shown);
+  if (narrow && entry(optim, "grad-sync-dtype") == nullptr)
+    out.add_option("grad-reduce-in-bf16", "", from, shown);
+}
+
+/// Erases keys of NeMo's that mean nothing beside others: what fp8 is like where there is none, and
+/// the optimizer's type, which is read apart.
+void erase_without_meaning(Value& section) {
+  const bool narrow = says_yes(entry(&section, "fp8"));
+  std::erase_if(section.entries, [&](const Value::Entry& e) {
+    const std::string key = dashed(e.key.text);
+    return !narrow && (key == "fp8-hybrid" || key == "fp8-e4m3");
+  });
+  for (Value::Entry& e : section.entries)
+    if (dashed(e.key.text) == "optim")
+      std::erase_if(e.value.entries, [](const Value::Entry& o) {
+        return dashed(o.key.text) == "dtype" || dashed(o.key.text) == "store-params";
+      });
+}
+
+/// Notes which sizes sections say otherwise; the last counts.
+void note_said_twice(MegatronJob& job) {
+  std::map<std::string, const ScriptOption*> said;
+  for (const ScriptOption& option : job.options) {
+    if (option.values.size() != 1 || option.values[0] == "null") continue;
+    const bool counts = option.name.ends_with("-size") || option.name == "seq-length" ||
+                        option.name.starts_with("num-layers");
+    const auto [before, is_first] = said.try_emplace(option.name, &option);
+    if (counts && !is_first && before->second->values != option.values)
+      job.notes.push_back(fmt::format("{} {} ({}; {} in another section does not count)",
+                                      option.name, as_comment(option.values[0]),
+                                      as_comment(option.shown),
+                                      as_comment(before->second->values[0])));
+    before->second = &option;
+  }
+}
+
 /// The sections that say what is trained and how it is divided; the others say nothing of that.
 void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
   const Value* model = entry(&document, "model");
@@ -355,6 +415,8 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
       peft != nullptr && !is_null(*peft) && lower_case(peft->text) != "none")
     out.add_option("peft", "", *peft, "peft");
   FlagSection section(out, "nemo");
+  const bool by_trainer = entry(&document, "trainer") != nullptr;
+  if (by_trainer && model != nullptr) read_apex_adam(*model, out);
   for (const char* name : {"trainer", "model", "train", "data", "optim", "optimizer", "ddp", "dist",
                            "mixed-precision", "tokenizer", "dataset", "comm-overlap"}) {
     const Value* part = entry(&document, name);
@@ -364,6 +426,7 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
       return e.value.kind == Value::Kind::map &&
              lists(import_table("nemo", "silent_maps"), dashed(e.key.text));
     });
+    if (by_trainer) erase_without_meaning(kept);
     if (kept.kind == Value::Kind::map) {
       section.read(kept, std::string_view(name) == "tokenizer" ? "tokenizer-" : "");
     } else {
@@ -376,6 +439,7 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
       section.read(alone);
     }
   }
+  note_said_twice(job);
   const Value* of_config = entry(entry(model, "config"), "target-");
   const Value* target = of_config != nullptr ? of_config : entry(model, "target-");
   if (target != nullptr) read_class(*model, *target, job, out);
@@ -583,6 +647,42 @@ std::optional<NamedFile> file_of(const MegatronJob& job, std::string_view option
   return out;
 }
 
+/// Returns the last value of an option, which counts; "" where it has none.
+std::string last_value(const MegatronJob& job, std::string_view name, std::size_t end) {
+  for (std::size_t i = std::min(end, job.options.size()); i-- > 0;)
+    if (job.options[i].name == name && !job.options[i].values.empty())
+      return job.options[i].values.front();
+  return "";
+}
+
+/// Lets options of a file, which begin at `own`, count before what the script says otherwise, and
+/// notes which these are.
+void prefer_file(MegatronJob& job, std::size_t own, const std::string& file) {
+  const auto overrule = [&](const std::string& theirs, const std::string& ours) {
+    job.notes.push_back(
+        fmt::format("{} (of {}; the script's {} does not count)", theirs, as_comment(file), ours));
+  };
+  for (std::size_t i = own; i < job.options.size(); ++i) {
+    const ScriptOption& option = job.options[i];
+    const std::string said = option.values.empty() ? "" : option.values.front();
+    const std::string before = last_value(job, option.name, own);
+    if (!before.empty() && before != said)
+      overrule(fmt::format("{} {}", option.name, as_comment(said)),
+               fmt::format("--{} {}", option.name, as_comment(before)));
+  }
+  for (const auto& [type, other] : {std::pair{"fp16", "bf16"}, std::pair{"bf16", "fp16"}}) {
+    const auto named = [](const char* name) {
+      return [name](const ScriptOption& o) { return o.name == name; };
+    };
+    const auto of_file = job.options.begin() + static_cast<std::ptrdiff_t>(own);
+    const auto others = std::find_if(job.options.begin(), of_file, named(other));
+    if (others == of_file || std::none_of(of_file, job.options.end(), named(type))) continue;
+    overrule(type, fmt::format("--{}", other));
+    job.options.erase(others);
+    --own;
+  }
+}
+
 }  // namespace
 
 void read_yaml_cfg(MegatronJob& job) {
@@ -593,7 +693,9 @@ void read_yaml_cfg(MegatronJob& job) {
                                              "it there, or import it alone",
                                              printable(file->name)));
   OptionReader out(job);
+  const std::size_t own = job.options.size();
   FlagSection(out).read(load_document(file->path));
+  prefer_file(job, own, file->name);
 }
 
 void read_deepspeed_config(MegatronJob& job) {
@@ -611,10 +713,22 @@ void read_deepspeed_config(MegatronJob& job) {
   OptionReader out(job);
   for (const auto& [theirs, ours] :
        {std::pair{"train-micro-batch-size-per-gpu", "micro-batch-size"},
-        std::pair{"train-batch-size", "global-batch-size"}})
-    if (const Value* value = entry(&config, theirs); value != nullptr && !out.has_option(ours))
+        std::pair{"train-batch-size", "global-batch-size"}}) {
+    const Value* value = entry(&config, theirs);
+    if (value == nullptr || is_null(*value) || lower_case(value->text) == "auto") continue;
+    if (const std::string given = last_value(job, ours, job.options.size());
+        !given.empty() && given != value->text)
+      job.notes.push_back(fmt::format("{} {} (the script's; {} has {} {})", ours, as_comment(given),
+                                      as_comment(name), theirs, as_comment(value->text)));
+    if (!out.has_option(ours))
       out.add_option(ours, *value, fmt::format("{} (of {})", theirs, name));
+  }
+  const std::size_t own = job.options.size();
   read_deepspeed(config, out);
+  if (entry(&config, "zero-optimization") == nullptr &&
+      !last_value(job, "zero-stage", own).empty() && last_value(job, "zero-stage", own) != "0")
+    out.add_option("zero-stage", "0", config, "no zero_optimization");
+  prefer_file(job, own, name);
 }
 
 }  // namespace penstock

@@ -21,7 +21,7 @@ namespace {
 
 /// Bytes of a number, by Megatron-LM's name of its type.
 double bytes_of_type(const std::string& type) {
-  return type == "fp8" ? 1 : type == "bf16" || type == "fp16" ? 2 : 4;
+  return type == "none" ? 0 : type == "fp8" ? 1 : type == "bf16" || type == "fp16" ? 2 : 4;
 }
 
 class ModelOfFlags {
@@ -52,7 +52,7 @@ class ModelOfFlags {
   /// --fp8-recipe says how they are scaled (megatron/core/enums.py: Fp8Recipe; delayed by default).
   std::string precision(const std::string& own) {
     bool narrow = notes_.has("fp8-format", "model.precision") &&
-                  notes_.word("fp8-format", "model.precision") != "none";
+                  lower_case(notes_.word("fp8-format", "model.precision")) != "none";
     for (const char* early : {"fp8-hybrid", "fp8-e4m3"})
       narrow = notes_.has(early, "model.precision") || narrow;
     const bool of_4_bits = notes_.has("fp4-format", "model.precision");
