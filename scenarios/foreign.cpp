@@ -515,6 +515,10 @@ class Adoption {
       add_default("parallel_residual", parallel ? "true" : "false");
       add_default("norms", parallel && !newer ? "1" : "2");
     }
+    // The published 180B has an LM head of its own (179,522,565,120 parameters), its config.json
+    // does not say so.
+    if (is_of("falcon") && number_of("hidden_size") == 14848)
+      add_default("tie_embeddings", "false");
     if (is_of("stablelm") && is("use_parallel_residual", "true")) add_default("norms", "1");
     // The published 15B has an LM head of its own, the smaller ones do not; their files are alike.
     if (is_of("starcoder2") && number_of("hidden_size") == 6144)
