@@ -420,13 +420,18 @@ double tokens_per_s(const FullPlan& full, const FoundPlan& plan) {
 std::string FullPlan::infeasible_because() const {
   const std::string& why = result.infeasible_because;
   const Scenario& base = problem.base();
-  double there_bytes = 0;
-  for (int gpu = 0; gpu < base.cluster.devices(); ++gpu)
+  double there_bytes = 0, all_bytes = 0;
+  for (int gpu = 0; gpu < base.cluster.devices(); ++gpu) {
     there_bytes += static_cast<double>(base.cluster.device_of(gpu).capacity_bytes());
+    all_bytes += static_cast<double>(base.cluster.device_of(gpu).memory_bytes);
+  }
   const double state_bytes = task_of(base).model->state_bytes();
   if (why.empty() || there_bytes == 0 || state_bytes <= there_bytes) return why;
-  return fmt::format("{}: weights, gradients and optimizer state are {}, all {} GPUs have {}", why,
-                     format_bytes(state_bytes), problem.gpus(), format_bytes(there_bytes));
+  return fmt::format(
+      "{}: weights, gradients and optimizer state are {}, all {} GPUs have {}, of which plans may "
+      "use {}",
+      why, format_bytes(state_bytes), problem.gpus(), format_bytes(all_bytes),
+      format_bytes(there_bytes));
 }
 
 double FullPlan::updates() const {

@@ -88,6 +88,19 @@ Judgement judgement_of(const Simulation& s, double (*peak)(const Simulation&, in
 
 std::string share(double part) { return fmt::format("{:.1f} %", part * 100); }
 
+/// Returns how much of a device's memory a plan may use, and how much it has.
+std::string usable_text(const Scenario& scenario, double capacity_bytes) {
+  double all_bytes = 0;
+  for (int gpu = 0; gpu < scenario.cluster.devices(); ++gpu)
+    if (const DeviceSpec& device = scenario.cluster.device_of(gpu);
+        static_cast<double>(device.capacity_bytes()) == capacity_bytes)
+      all_bytes = std::max(all_bytes, static_cast<double>(device.memory_bytes));
+  const std::string usable = format_bytes(capacity_bytes), all = format_bytes(all_bytes);
+  return all_bytes == 0 || usable == all
+             ? usable
+             : fmt::format("the {} that plans may use of {}", usable, all);
+}
+
 /// What limits a plan: the busiest device, the bubble, the memory; a line each. Sets the main
 /// cause.
 std::vector<std::string> limits(const Simulation& s, Judgement& judgement) {
@@ -119,7 +132,7 @@ std::vector<std::string> limits(const Simulation& s, Judgement& judgement) {
   if (judgement.capacity_bytes > 0)
     out.push_back(fmt::format("memory: the device with least to spare uses {} of {}",
                               format_bytes(judgement.tightest_bytes),
-                              format_bytes(judgement.capacity_bytes)));
+                              usable_text(s.scenario, judgement.capacity_bytes)));
   return out;
 }
 

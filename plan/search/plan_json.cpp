@@ -54,6 +54,7 @@ Json offer_json(const Offer& offer, const FullPlan& full) {
   return {{"iteration_time_s", time_s},
           {"samples_per_update", samples},
           {"tokens_per_s", asked(tokens > 0, tokens)},
+          {"tokens_per_s_per_gpu", asked(tokens > 0, tokens / plan.choice.gpus())},
           {"tokens_per_s_per_device", asked(tokens > 0, tokens / plan.choice.gpus())},
           {"mfu", asked(plan.judgement.mfu > 0, plan.judgement.mfu)},
           {"mfu_causal", asked(plan.judgement.mfu_causal > 0, plan.judgement.mfu_causal)},

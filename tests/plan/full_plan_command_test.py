@@ -617,6 +617,7 @@ class Rows(Case):
         tokens = plan["throughput_samples_per_s"] * 512
         self.assertAlmostEqual(plan["tokens_per_s"] / tokens, 1, 9)
         self.assertAlmostEqual(plan["tokens_per_s_per_device"] * plan["gpus"] / tokens, 1, 9)
+        self.assertEqual(plan["tokens_per_s_per_gpu"], plan["tokens_per_s_per_device"])
         self.assertAlmostEqual(plan["price_per_1e9_tokens"] /
                                (1e9 / tokens / 3600 * plan["gpus"] * 2), 1, 9)
         text = self.ok(*words)
