@@ -231,6 +231,7 @@ class Import : public ImportNotes {
     for (const char* flag : {"zero-stage", "use-torch-fsdp2"}) {
       if (stages == 1 || zero < 2 || !mentions(flag)) continue;
       unmodelled(flag, "the framework refuses it with pipeline stages: ZeRO-1 is predicted");
+      leave_out("sharded gradients and weights", Leaves::less);
       zero = 1;
     }
     const bool dividing = tensor > 1 && !sequence;

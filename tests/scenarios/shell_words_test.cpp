@@ -254,7 +254,7 @@ TEST(ShellWords, AssignmentsAreFollowed) {
       {"L=24; true || L=48; run --x $L", "24"},
       {"L=24; unset L; run --x \"$L\"", ""},
       {"L=24; read L <<< 48; run --x $L", "48"},
-      {"read -r -d '' A <<EOF\n  --x 24\n --y 3\nEOF\nrun $A", "24"},
+      {"read -r -d '' A <<EOF\n  --x 24\n --y 3\nEOF\nrun $A", "24 3"},
       {"read -d '' A <<'EOF'\n--x\n24\nEOF\nrun $A", "24"},
       {"IFS=' ' read -ra A <<< '--x 24'; run ${A[@]}", "24"},
       {"IFS= read -r A <<< ' 24 '; run --x \"[$A]\"", "[ 24 ]"},
