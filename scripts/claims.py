@@ -171,7 +171,7 @@ def one_step_delay():
         [convergence.example(found[names[1]].tried, "training.data=jargon.txt").strip()],
         table([*LOSS_HEAD[:1], "vanilla", "2BW", LOSS_HEAD[3], "paper"], lines),
         "The order is the paper's at a thousandth of its size: Muon loses a fraction of what AdamW loses. The correction is not among the "
-        "update rules: its definition was not at hand. Other ones (predicted weights, look-ahead) are in [convergence.md](convergence.md).")
+        "update rules yet. [convergence.md](convergence.md) says what is known of it, and has others (predicted weights, look-ahead).")
 
 
 def early_backward():

@@ -428,7 +428,11 @@ def text_section(facts):
 {" ".join(answer)} The text is the Jargon File; a run is 800 updates of 8 sequences of 32 bytes, with warm-up and cosine
 decay, of a GPT of 4 layers and hidden size 64 (220,544 parameters). Every rule has its own best learning rate. A held-out loss is of
 16,384 bytes. *Predicted weights* are SpecTrain's; NAdamW looks ahead as Nesterov's method does (Ajanthan et al., ICML 2025). The
-error-feedback correction of arXiv 2606.30634 is missing: its definition could not be read.
+error-feedback correction of arXiv 2606.30634 is not among the rules yet: the paper itself could not be read; the documentation of
+another program that has it (RamTorch's optimizers for 2BW) defines it as w - u - (u - the last u), with u the optimizer's own step.
+Neither is basis rotation (arXiv 2602.03515): the authors' code (`optim/basis_rotation.py`) defines it fully, as Adam in the
+eigenvectors of the running means of G G^T and G^T G, which an eigendecomposition finds at first and, every ten steps, a product and a
+QR decomposition renew; no kernel here makes either of the two.
 
 {example(text(**TWO_BW, optimizer="muon"), "training.data=jargon.txt")}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hw/host/attention.hpp"
 
-#include <cblas.h>
+#include "hw/host/products.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -38,20 +38,6 @@ struct Rows {
         rows(std::min(kRows, head.shape.seq_length - begin)),
         keys(head.keys_of(begin + rows - 1)) {}
 };
-
-/// C = alpha op(A) op(B) + beta C.
-struct Side {
-  const float* data;
-  std::int64_t leading;
-  bool transposed = false;
-};
-void multiply(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, Side a, Side b,
-              float beta, float* c, std::int64_t ldc) {
-  const auto size = [](std::int64_t x) { return static_cast<blasint>(x); };
-  cblas_sgemm(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
-              b.transposed ? CblasTrans : CblasNoTrans, size(m), size(n), size(k), alpha, a.data,
-              size(a.leading), b.data, size(b.leading), beta, c, size(ldc));
-}
 
 template <class Work>
 void for_heads(const Attention& shape, const Work& work) {

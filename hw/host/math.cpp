@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "hw/host/attention.hpp"
+#include "hw/host/products.hpp"
 #include "hw/host/wide.hpp"
 #include "hw/optimizer_kernels.hpp"
 #include "hw/row_kernels.hpp"
@@ -20,14 +21,11 @@ const kernels::HostTeam kAlone;
 float* floats(Tensor t) { return t ? t.data<float>() : nullptr; }
 std::int32_t* ints(Tensor t) { return t ? t.data<std::int32_t>() : nullptr; }
 
-CBLAS_TRANSPOSE transposed(bool yes) { return yes ? CblasTrans : CblasNoTrans; }
-
 void multiply(const Gemm& g, const float* a, const float* b, float* c) {
-  const auto size = [](std::int64_t n) { return static_cast<blasint>(n); };
   for (std::int64_t i = 0; i < g.batch; ++i) {
-    cblas_sgemm(CblasRowMajor, transposed(g.transpose_a), transposed(g.transpose_b), size(g.m),
-                size(g.n), size(g.k), g.alpha, a + i * g.stride_a, size(g.lda), b + i * g.stride_b,
-                size(g.ldb), g.beta, c + i * g.stride_c, size(g.ldc));
+    penstock::multiply(g.m, g.n, g.k, g.alpha, {a + i * g.stride_a, g.lda, g.transpose_a},
+                       {b + i * g.stride_b, g.ldb, g.transpose_b}, g.beta, c + i * g.stride_c,
+                       g.ldc);
   }
 }
 
