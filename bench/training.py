@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long `penstock train` takes for 2,000 updates of a GPT of two million parameters: 8 layers of hidden size 144, 8 sequences of
+"""Measures how long `penstock train` takes for 2,000 updates of a GPT of two million parameters: 8 layers of hidden size 144, 8 sequences of
 64 tokens an update, AdamW, 2BW.
 
   bench/training.py build/cli/penstock [--updates N] [--rounds N] [--before PENSTOCK_RUN]

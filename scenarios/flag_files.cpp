@@ -343,14 +343,18 @@ void read_class(const Value& model, const Value& target, MegatronJob& job, Optio
 /// Reads what NeMo 1's distributed_fused_adam keeps of a parameter beside weights in bf16
 /// (megatron_amp_O2): moments in optim.dtype and, where that is fp32, the 16 bits that bf16 weights
 /// lack of fp32 ones (nlp/models/language_modeling/megatron_base_model.py, setup_optimization).
-void read_apex_adam(const Value& model, OptionReader& out) {
-  const Value* optim = entry(&model, "optim");
+/// Returns false for other optimizers and types, which it does not read.
+bool read_apex_adam(const Value& document, OptionReader& out) {
+  const Value* model = entry(&document, "model");
+  const Value* optim = entry(model, "optim");
   const Value* name = entry(optim, "name");
-  if (name == nullptr || name->text != "distributed_fused_adam" ||
-      !says_yes(entry(&model, "megatron-amp-o2")))
-    return;
+  const Value* precision = entry(entry(&document, "trainer"), "precision");
+  const bool is_bf16 = precision == nullptr || lower_case(precision->text).starts_with("bf16");
+  if (name == nullptr || name->text != "distributed_fused_adam" || !is_bf16 ||
+      !says_yes(entry(model, "megatron-amp-o2")))
+    return false;
   const Value* dtype = entry(optim, "dtype");
-  const bool narrow = dtype != nullptr && lower_case(dtype->text).starts_with("b");
+  const bool narrow = dtype != nullptr && lower_case(dtype->text).find("bf") != std::string::npos;
   const Value* stored = entry(optim, "store-params");
   const char* const moments = narrow ? "bf16" : "fp32";
   const char* const master = stored != nullptr && says_yes(stored) ? "fp32"
@@ -364,18 +368,19 @@ void read_apex_adam(const Value& model, OptionReader& out) {
     out.add_option(moment, moments, from, shown);
   if (narrow && entry(optim, "grad-sync-dtype") == nullptr)
     out.add_option("grad-reduce-in-bf16", "", from, shown);
+  return true;
 }
 
 /// Erases keys of NeMo's that mean nothing beside others: what fp8 is like where there is none, and
-/// the optimizer's type, which is read apart.
-void erase_without_meaning(Value& section) {
+/// the optimizer's type where it was read apart.
+void erase_without_meaning(Value& section, bool optimizer_is_read) {
   const bool narrow = says_yes(entry(&section, "fp8"));
   std::erase_if(section.entries, [&](const Value::Entry& e) {
     const std::string key = dashed(e.key.text);
     return !narrow && (key == "fp8-hybrid" || key == "fp8-e4m3");
   });
   for (Value::Entry& e : section.entries)
-    if (dashed(e.key.text) == "optim")
+    if (optimizer_is_read && dashed(e.key.text) == "optim")
       std::erase_if(e.value.entries, [](const Value::Entry& o) {
         return dashed(o.key.text) == "dtype" || dashed(o.key.text) == "store-params";
       });
@@ -416,7 +421,7 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
     out.add_option("peft", "", *peft, "peft");
   FlagSection section(out, "nemo");
   const bool by_trainer = entry(&document, "trainer") != nullptr;
-  if (by_trainer && model != nullptr) read_apex_adam(*model, out);
+  const bool optimizer_is_read = by_trainer && read_apex_adam(document, out);
   for (const char* name : {"trainer", "model", "train", "data", "optim", "optimizer", "ddp", "dist",
                            "mixed-precision", "tokenizer", "dataset", "comm-overlap"}) {
     const Value* part = entry(&document, name);
@@ -426,7 +431,7 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
       return e.value.kind == Value::Kind::map &&
              lists(import_table("nemo", "silent_maps"), dashed(e.key.text));
     });
-    if (by_trainer) erase_without_meaning(kept);
+    if (by_trainer) erase_without_meaning(kept, optimizer_is_read);
     if (kept.kind == Value::Kind::map) {
       section.read(kept, std::string_view(name) == "tokenizer" ? "tokenizer-" : "");
     } else {
@@ -675,11 +680,13 @@ void prefer_file(MegatronJob& job, std::size_t own, const std::string& file) {
       return [name](const ScriptOption& o) { return o.name == name; };
     };
     const auto of_file = job.options.begin() + static_cast<std::ptrdiff_t>(own);
-    const auto others = std::find_if(job.options.begin(), of_file, named(other));
-    if (others == of_file || std::none_of(of_file, job.options.end(), named(type))) continue;
+    if (std::none_of(of_file, job.options.end(), named(type)) ||
+        std::none_of(job.options.begin(), of_file, named(other)))
+      continue;
     overrule(type, fmt::format("--{}", other));
-    job.options.erase(others);
-    --own;
+    const auto kept = std::remove_if(job.options.begin(), of_file, named(other));
+    own -= static_cast<std::size_t>(of_file - kept);
+    job.options.erase(kept, of_file);
   }
 }
 

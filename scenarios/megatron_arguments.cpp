@@ -74,6 +74,15 @@ std::vector<Diagnostic> refusals(const Scenario& s) {
            "always");
   if (s.routing && s.routing->redundant > 0)
     refuse("routing.redundant_experts", "Megatron-LM gives no expert a second place");
+  const auto by_op = [](const Recomputation& r) {
+    return r.granularity == Recompute::selective &&
+           r.parts.contains(LayerPart::every_second_product);
+  };
+  if (std::ranges::any_of(s.recompute.values(), by_op))
+    refuse("pipeline.recompute_modules",
+           "Megatron-LM recomputes modules, not every second product");
+  if (s.sharding.what == Sharded::weights && s.sharding.lookahead != 1)
+    refuse("pipeline.unshard_lookahead", "Megatron-FSDP gathers one layer ahead");
   if (!recomputation_of_all(s)) {
     refuse("pipeline.recompute",
            "Megatron-LM recomputes all stages alike; give one of none, selective, full for all, "
@@ -358,7 +367,12 @@ std::string megatron_arguments(const Scenario& s) {
     flags.add_flag("expert-model-parallel-size", s.mesh.expert);
     const TokenRouting& routing = s.mesh.routing;
     flags.add_flag("moe-token-dispatcher-type", routing.once_per_node ? "flex" : "alltoall");
-    if (routing.once_per_node && routing.sms > 0) flags.add_flag("moe-deepep-num-sms", routing.sms);
+    if (routing.once_per_node) {
+      constexpr int kNode = 8;  // GPUs, beyond which HybridEP is usual
+      const std::string backend = s.cluster.devices_per_node > kNode ? "hybridep" : "deepep";
+      flags.add_flag("moe-flex-dispatcher-backend", backend);
+      flags.add_flag(fmt::format("moe-{}-num-sms", backend), routing.sms);
+    }
   }
   if (s.mesh.expert > 0 && s.mesh.expert_tensor != s.mesh.size(Axis::tensor))
     flags.add_flag("expert-tensor-parallel-size", s.mesh.expert_tensor);

@@ -154,7 +154,7 @@ class Import : public ImportNotes {
     if (flexible) out += "  expert_exchange: once-per-node\n";
     const auto sms = number({"moe-flex-dispatcher-num-sms",
                              backend == "hybridep" ? "moe-hybridep-num-sms" : "moe-deepep-num-sms"},
-                            "pipeline.expert_sms");
+                            flexible ? "pipeline.expert_sms" : "nothing: tokens go by NCCL");
     if (flexible && sms) out += fmt::format("  expert_sms: {}\n", *sms);
     if (has("overlap-moe-expert-parallel-comm",
             overlaps ? "pipeline.expert_overlap: true" : "nothing, without virtual stages") &&

@@ -385,6 +385,10 @@ void note_assumptions(const Specification& spec, const Scenario& scenario) {
 void check_multiprocessors(const Specification& spec, const Cluster& cluster) {
   const auto& key = spec.pipeline.expert_sms;
   const auto& times = cluster.device.kernel_times;
+  if (times == nullptr && key.value_or(0) > 0)
+    spec.diagnostics.note(
+        "expert_sms changes nothing: how many multiprocessors a device has is known with measured "
+        "kernels alone (stack megatron, nemo or megatron-kernels)");
   if (times == nullptr || static_cast<double>(key.value_or(0)) < times->multiprocessors) return;
   key.refuse(
       fmt::format("'expert_sms' leaves nothing to compute with: {} has {:.0f} "

@@ -255,19 +255,19 @@ std::optional<ReadOptions> read_options(const ShellWords& words) {
   return out;
 }
 
-/// Returns whether a command sets IFS for itself, and to what: the usual blanks, or nothing, after
-/// which a line is one word. None: to something else.
-std::optional<bool> splits_words(const ShellNode& node) {
-  bool splits = true;
+/// Returns the blanks at which a command splits words, where it sets IFS for itself: a space, or
+/// nothing, after which a line is one word. None: it sets something else.
+std::optional<std::string_view> blanks_of(const ShellNode& node) {
+  std::string_view blanks = " \t\n";
   for (const auto& argument : node.arguments) {
     if (!argument.assignment || argument.assignment->name != "IFS") continue;
     const ShellWord& value = argument.assignment->value;
     const std::string text = value.source == nullptr ? "" : value.text();
     if (text != "" && text != "''" && text != "\"\"" && text != "' '" && text != "\" \"")
       return std::nullopt;
-    splits = text.find(' ') != text.npos;
+    blanks = text.find(' ') != text.npos ? " " : "";
   }
-  return splits;
+  return blanks;
 }
 
 }  // namespace
@@ -275,9 +275,9 @@ std::optional<bool> splits_words(const ShellNode& node) {
 /// Reads words of a line, or of all lines, that the script has. Returns whether that can be told.
 bool ShellMachine::read(const ShellWords& words, const Node& node) {
   const auto options = read_options(words);
-  const auto splits = splits_words(node);
+  const auto blanks = blanks_of(node);
   const bool own_blanks = std::ranges::find(before_, "IFS") != before_.end();
-  if (!options || !splits || now_.lost || (now_.variables.contains("IFS") && !own_blanks))
+  if (!options || !blanks || now_.lost || (now_.variables.contains("IFS") && !own_blanks))
     return false;
   for (std::size_t i = options->names; i < words.size(); ++i)
     if (!is_variable_name(words[i].shown()) || !words[i].known()) return false;
@@ -286,12 +286,10 @@ bool ShellMachine::read(const ShellWords& words, const Node& node) {
   if (!options->raw && text.find('\\') != std::string::npos) return false;
   std::string_view line = text;
   if (!options->all) line = line.substr(0, line.find('\n'));
-  const char* const blanks = options->all ? " \t\n" : " \t";
-  if (*splits) line = line.substr(0, line.find_last_not_of(blanks) + 1);
+  line = line.substr(0, line.find_last_not_of(*blanks) + 1);
   const auto next = [&](bool last) {
-    if (*splits) line.remove_prefix(std::min(line.find_first_not_of(blanks), line.size()));
-    const std::size_t end =
-        last || !*splits ? line.size() : std::min(line.find_first_of(blanks), line.size());
+    line.remove_prefix(std::min(line.find_first_not_of(*blanks), line.size()));
+    const std::size_t end = last ? line.size() : std::min(line.find_first_of(*blanks), line.size());
     const std::string_view word = line.substr(0, end);
     line.remove_prefix(end);
     return known_text(std::string(word), node.all.place());

@@ -253,9 +253,10 @@ void check_experts(const Specification& spec, const Parallelism& job) {
   const TransformerSpec* model = spec.transformer();
   if (spec.given_costs()) return;  // refused there
   if (model == nullptr || !model->experts) {
-    if (keys.expert_exchange.there || keys.narrow_dispatch.value_or(false))
+    if (keys.expert_exchange.there || keys.expert_sms.there || keys.narrow_dispatch.value_or(false))
       spec.diagnostics.note(
-          "expert_exchange and narrow_dispatch change nothing: the model has no experts");
+          "expert_exchange, expert_sms and narrow_dispatch change nothing: the model has no "
+          "experts");
     for (const auto* key : {&keys.expert, &keys.expert_tensor})
       if (key->value_or(1) > 1) key->refuse("the model has no experts (num_experts)");
     if (keys.expert_overlap.value_or(false))

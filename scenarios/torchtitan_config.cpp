@@ -74,6 +74,8 @@ std::vector<Diagnostic> titan_refusals(const Scenario& s) {
     refuse("model.mtp_layers", "torchtitan predicts no further tokens");
   if (s.mesh.size(Axis::tensor) > 1 && !s.sequence_parallel)
     refuse("pipeline.sequence_parallel", "torchtitan's tensor parallelism has it always");
+  if (s.sharding.what == Sharded::weights && s.sharding.lookahead != 1)
+    refuse("pipeline.unshard_lookahead", "torchtitan gathers one layer ahead");
   const Recomputation again = s.recompute.at(0);
   const bool by_op =
       again.granularity == Recompute::selective && again.parts == LayerPart::every_second_product;

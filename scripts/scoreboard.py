@@ -149,7 +149,7 @@ SETS = [
      "classes": [("H100", lambda row: "H100" in row["name"]), ("B200, GB200, GB300", lambda row: "H100" not in row["name"])],
      "others": ("nemo", RECIPES_SHORT), "fit": "its table holds mixtures of experts, too"},
     {"title": TITAN, "file": "data/field/torchtitan_A.csv", "form": "runs",
-     "known": "2 numbers of the stack, fitted on these rows; in five folds 7.0 % (median)",
+     "known": "2 numbers of the stack, fitted on these rows; in five folds about 7 % (median)",
      "others": ("nanotron", "nanotron"), "fit": ("torchtitan", "matrix_efficiency,attention_efficiency"), "left_out": "",
      "classes": [("bf16", column("precision", "mixed-bf16")), ("float8", column("precision", "fp8")),
                  ("float8 by rows", column("precision", "fp8-rowwise")), ("over context ranks", lambda row: int(row["cp"]) > 1),
@@ -160,7 +160,7 @@ SETS = [
      "classes": [("states over a node", lambda row: row["shard_group"] == "8" and int(row["dp"]) > 8),
                  ("states over all", lambda row: row["shard_group"] == row["dp"])]},
     {"title": FOUNDRY, "file": "data/field/foundry_A.csv", "form": "runs",
-     "known": "5 numbers of the stack, fitted on these rows; in five folds 7.0 % (median)",
+     "known": "5 numbers of the stack, fitted on these rows; in five folds about 7 % (median)",
      "in_curve": "its points", "others": ("nanotron", "nanotron"), "eager": True,
      "fit": ("llm-foundry", "matrix_efficiency,attention_efficiency,logits_traffic,link_efficiency,link_latency"),
      "only": column("precision", "mixed-bf16"), "left_out": "rows in fp8",
@@ -314,8 +314,8 @@ AIMS = [
      "aim": "median <= 10 %", "why": "nothing of mixtures was fitted"},
     {"what": "DeepSeek-V3 and GPT-OSS of MLPerf 6.0", "title": "MLPerf Training 6.0, mixtures of experts on 8 to 4,096 GPUs", "of": "time",
      "most": (("mean", 6), ("largest", 12)), "aim": "mean <= 6 %, none over 12 %",
-     "why": "DeepSeek-V3 with tensor 2 on GB200 (-9, -20 %) takes longer than its kernels and exchanges here; the one on GB300 is within "
-            "10 %. A trace of one of its layers would decide"},
+     "why": "DeepSeek-V3 with tensor 2 on GB200 (-7, -19 %) takes longer than its kernels and exchanges here; the one on GB300 is up to "
+            "14 % too slow since exchanges occupy multiprocessors. A trace of one of its layers would decide"},
     {"what": "llm-foundry", "title": FOUNDRY, "of": "time", "most": (("median", 8),), "aim": "median <= 8 %",
      "why": "one stack, fitted on these rows. Long sequences on H100 are too fast: attention's kernels of 2023 reach 27 % of an A100's peak, "
             "15 % of an H100's, and the stack has one number"},

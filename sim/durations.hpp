@@ -54,13 +54,18 @@ class Durations {
   double exchange_s(const Op& op, int device, std::uint32_t g) const {
     return time_of(op, device, g).exchange_s;
   }
-  /// What an op takes longer than it would compute without exchanges.
+  /// Returns what an op takes longer than it would compute without exchanges.
   double beyond_compute_s(const Op& op, int device, std::uint32_t g) const {
     const Time time = time_of(op, device, g);
     return time.exchange_s + time.slowed_s;
   }
   /// What an op computes by itself, whatever runs together with it.
   double own_compute_s(const Op& op, int device) const { return alone(op, device).compute_s; }
+  /// Returns the same without exchanges beside it, which slow it.
+  double free_compute_s(const Op& op, int device) const {
+    const Time time = alone(op, device);
+    return time.compute_s - time.slowed_s;
+  }
 
   /// End of op g of a device that starts then, its links for itself. Only computing is disturbed.
   double end_of(double start_s, const Op& op, int device, std::uint32_t g) const {
@@ -105,7 +110,7 @@ class Durations {
           input.unlike == nullptr
               ? input.costs
               : input.unlike->costs[input.unlike->kind[static_cast<std::size_t>(device)]];
-      const double a_s = own_compute_s(op, device), b_s = own_compute_s(other, device);
+      const double a_s = free_compute_s(op, device), b_s = free_compute_s(other, device);
       const double both_s = a_s + b_s;
       const PassCosts& pass = costs[op.stage].pass(op);
       const bool gathers = op.has(Op::gathers) && pass.gathering;
@@ -178,7 +183,7 @@ class Durations {
   static Time time_of_cost(const OpCost& cost, const Price& price) {
     return beside(cost.recipe, cost.seconds, price);
   }
-  /// What a recipe takes that computes so long without exchanges.
+  /// Returns the times of a recipe that computes so long without exchanges.
   static Time beside(const Recipe& recipe, double alone_s, const ExchangeTime& price) {
     const double compute_s = beside_exchanges_s(recipe, alone_s, price);
     return {compute_s, exposed_s(recipe, compute_s, price), compute_s - alone_s};
@@ -205,7 +210,7 @@ class Durations {
     const double slowed_s = time.slowed_s + other.slowed_s;
     if (const auto merged = pairs_.find(pair_of(device, g)); merged != pairs_.end()) {
       const Time& beside = merged->second;
-      return {compute_s + beside.slowed_s, beside.exchange_s, slowed_s + beside.slowed_s};
+      return {compute_s - slowed_s + beside.slowed_s, beside.exchange_s, beside.slowed_s};
     }
     return {compute_s, time.exchange_s + other.exchange_s, slowed_s};
   }

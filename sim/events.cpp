@@ -304,8 +304,8 @@ class Simulation {
     };
     if (ops_.together(g) == 1) return of(g);
     const int d = table_.device_of(ops_[g]);
-    const double a_s = duration_.own_compute_s(ops_[g], d);
-    const double both_s = a_s + duration_.own_compute_s(ops_[g + 1], d);
+    const double a_s = duration_.free_compute_s(ops_[g], d);
+    const double both_s = a_s + duration_.free_compute_s(ops_[g + 1], d);
     return joined(of(g), both_s > 0 ? a_s / both_s : 0.5, of(g + 1));
   }
 

@@ -30,7 +30,8 @@ void multiply_by_openblas(std::int64_t m, std::int64_t n, std::int64_t k, float 
 #define PENSTOCK_WIDE_INLINE __attribute__((target("avx512f"), always_inline)) inline
 
 constexpr std::int64_t kLanes = 16, kVectors = 3, kRows = 8;  // of C, held in registers
-constexpr std::int64_t kMostDepth = 1024, kMostElements = std::int64_t{1} << 19;  // of op(A)
+constexpr std::int64_t kMostDepth = 1024;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 19;  // of op(A) at a time
 
 /// op(A) by its rows and columns, and op(B) by its rows, which lie in one piece.
 struct Operands {
@@ -45,7 +46,7 @@ struct Target {
   std::int64_t row;
 };
 
-/// R rows and N vectors of C, of whose last one the lanes of `mask`.
+/// Computes R rows and N vectors of C; `mask` names the lanes of the last vector.
 template <int R, int N>
 PENSTOCK_WIDE_INLINE void multiply_tile(std::int64_t k, Operands o, Target t, __mmask16 mask) {
   __m512 sum[R][N];
@@ -80,7 +81,7 @@ PENSTOCK_WIDE_INLINE void multiply_tile(std::int64_t k, Operands o, Target t, __
   }
 }
 
-/// All rows of N vectors of C.
+/// Computes all rows of N vectors of C.
 template <int N>
 PENSTOCK_WIDE void multiply_columns(std::int64_t m, std::int64_t k, Operands o, Target t,
                                     __mmask16 mask) {
@@ -100,8 +101,8 @@ PENSTOCK_WIDE_INLINE __m512 high_pairs(__m512 a, __m512 b) {
   return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
 
-/// 16 x 16 elements: row i of `to` is column i of `from`, which has so many rows and columns; the
-/// rows that it lacks are zeros.
+/// Writes 16 x 16 elements: row i of `to` is column i of `from`, which has so many rows and
+/// columns; the rows that it lacks are zeros.
 PENSTOCK_WIDE void transpose(std::int64_t rows, std::int64_t cols, const float* from,
                              std::int64_t from_row, float* to, std::int64_t to_row) {
   const auto mask = static_cast<__mmask16>((1U << cols) - 1);
@@ -162,9 +163,9 @@ PENSTOCK_WIDE void multiply_here(std::int64_t m, std::int64_t n, std::int64_t k,
   }
 }
 
-bool fits(std::int64_t m, std::int64_t k) {
+bool fits(std::int64_t k) {
   static const bool wide = __builtin_cpu_supports("avx512f") != 0;
-  return wide && k <= kMostDepth && m * k <= kMostElements;
+  return wide && k <= kMostDepth;
 }
 #endif
 
@@ -173,7 +174,15 @@ bool fits(std::int64_t m, std::int64_t k) {
 void multiply(std::int64_t m, std::int64_t n, std::int64_t k, float alpha, Side a, Side b,
               float beta, float* c, std::int64_t ldc) {
 #ifdef PENSTOCK_AVX512
-  if (fits(m, k)) return multiply_here(m, n, k, alpha, a, b, beta, c, ldc);
+  if (fits(k)) {
+    // A row has the same bits whatever the others are.
+    const std::int64_t rows = std::max(kRows, kMostElements / std::max<std::int64_t>(k, 1));
+    for (std::int64_t i = 0; i < m; i += rows) {
+      const Side part{a.data + i * (a.transposed ? 1 : a.leading), a.leading, a.transposed};
+      multiply_here(std::min(rows, m - i), n, k, alpha, part, b, beta, c + i * ldc, ldc);
+    }
+    return;
+  }
 #endif
   multiply_by_openblas(m, n, k, alpha, a, b, beta, c, ldc);
 }

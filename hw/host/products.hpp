@@ -3,8 +3,8 @@
 // where the machine has AVX-512: a training of a small model multiplies matrices of 32 to 600 rows
 // and columns, for which packing both sides, as OpenBLAS does, costs a good part of the time, and
 // OpenBLAS takes kernels of half the width on processors that it does not know. All others are
-// OpenBLAS'. Which of both computes a product follows from its shape and the machine alone, and an
-// element is one sum in the order of k, whatever m and n are.
+// OpenBLAS'. Which of both computes a product follows from k and the machine alone, and an element
+// is one sum in the order of k, whatever m and n are.
 #pragma once
 
 #include <cstdint>

@@ -244,7 +244,8 @@ class LayerOf {
   /// Sets what every_second_product runs again: of products counted from the layer's first, the
   /// second, fourth and so on, and all that is neither a product nor attention, as far as the
   /// backward reads it: not what the layer ends with. Outputs of the other products are kept, read
-  /// or not, and attention's.
+  /// or not, and attention's. Ranks that divide sequences keep their part of the output of a
+  /// product by rows, which is assumed: the list of kept operations names the reduce-scatter, too.
   void divide_products() {
     int products = 0;
     for (Module& m : all_) {

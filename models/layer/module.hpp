@@ -165,7 +165,7 @@ class Layer {
   double cast_bytes(ProductClass products) const;
 
  private:
-  /// Returns what the modules do of which `share(module)` is done.
+  /// Returns the work of all modules, each multiplied by `share(module)`.
   template <class Share>
   LayerWork work_of(double b, const TensorParallel& tensor, const Share& share) const;
   /// Returns how many GPUs divide a module's matrices.

@@ -26,7 +26,7 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
-/// op(A)(row, p) of a matrix with `padding` elements behind each of its rows.
+/// Holds op(A)(row, p) of a matrix with `padding` elements behind each of its rows.
 struct Operand {
   std::int64_t rows, cols, leading;
   bool transposed;
@@ -96,7 +96,7 @@ TEST(Products, WithoutAnOldOneDoNotReadIt) {
   for (const float x : c) EXPECT_EQ(x, x);
 }
 
-// So that a part of a microbatch gives the bits of the whole.
+// A part of a microbatch must give the bits of the whole.
 TEST(Products, ARowDoesNotDependOnHowManyThereAre) {
   constexpr std::int64_t n = 50, k = 40;
   const Operand a(13, k, false, 1), b(k, n, true, 2);

@@ -269,7 +269,7 @@ struct Player {
   }
   /// Products in torchtitan's order are q k v o [gate] up down; a policy of selective checkpointing
   /// saves outputs of the first, third, ... and of attention, and stops where nothing more is read.
-  /// What a norm or an addition passes costs beside products only where none is before it.
+  /// Bytes that norms and additions move cost beside products only where none is before them.
   void add_every_second_product() {
     int count = 0;
     const auto second = [&](Product p, double columns) {

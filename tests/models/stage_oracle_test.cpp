@@ -504,6 +504,22 @@ TEST(StageOracle, EachPartMadeAgainTakesNoLessTimeAndKeepsNoMore) {
   });
 }
 
+TEST(StageOracle, EverySecondProductMadeAgainLiesBetweenNothingAndAll) {
+  for_each_case([](const Case& c) {
+    Case none = c, second = c, full = c;
+    none.options.recompute = Recomputation(Recompute::none);
+    full.options.recompute = Recomputation(Recompute::full);
+    Recomputation again = Recompute::selective;
+    again.parts = LayerPart::every_second_product;
+    second.options.recompute = again;
+    for (const std::size_t kind : {std::size_t{1}, std::size_t{2}}) {
+      EXPECT_GE(seconds(second, kind), seconds(none, kind) * (1 - 1e-12)) << kind;
+      EXPECT_LE(seconds(second, kind), seconds(full, kind) * (1 + 1e-12)) << kind;
+    }
+    EXPECT_GE(second.costs().activation_bytes, full.costs().activation_bytes);
+  });
+}
+
 /// The same case with all of its products in the model's own type.
 Case in_own_type(const Case& c) {
   Case own = c;

@@ -3,6 +3,7 @@
 #include "base/error.hpp"
 #include "scenarios/config_import.hpp"
 #include "scenarios/scenario.hpp"
+#include "scenarios/megatron_arguments.hpp"
 #include "scenarios/torchtitan_config.hpp"
 #include "tests/shared.hpp"
 
@@ -390,6 +391,7 @@ TEST(TorchtitanImport, SelectiveRecomputationIsByOperationOrByLayer) {
   EXPECT_EQ(scenario_in(op).missing_saves, "");
   EXPECT_NE(torchtitan_config(scenario_in(op)).find("selective_ac_option = \"op\""),
             std::string::npos);
+  EXPECT_THROW(megatron_arguments(scenario_in(op)), InputError) << "it has no such module";
   const std::string pipeline = "[parallelism]\npipeline_parallel_degree = 4\n";
   const std::string layers =
       titan_with(pipeline, "mode = 'selective'\nselective_ac_option = '2'\n");

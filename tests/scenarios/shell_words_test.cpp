@@ -257,6 +257,7 @@ TEST(ShellWords, AssignmentsAreFollowed) {
       {"read -r -d '' A <<EOF\n  --x 24\n --y 3\nEOF\nrun $A", "24 3"},
       {"read -d '' A <<'EOF'\n--x\n24\nEOF\nrun $A", "24"},
       {"IFS=' ' read -ra A <<< '--x 24'; run ${A[@]}", "24"},
+      {"IFS=' ' read -r A B <<< '1\t2 24'; run --x $B", "24"},
       {"IFS= read -r A <<< ' 24 '; run --x \"[$A]\"", "[ 24 ]"},
       {"set -e\nread -d '' A <<< 24\nrun --x $A", ""},
       {"read -ra A <<< '1 24'; run --x ${A[1]} ${#A[@]}", "24 2"},
