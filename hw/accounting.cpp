@@ -37,7 +37,8 @@ StageHoldings real(const RunPlan& plan, const StageSizes& s, int element_bytes,
   a.version = a.weights;
   a.gradients = s.parameters * 4;
   const bool apart = mixed || plan.training.predicted;
-  a.optimizer = 4 * (optimizer_numbers(plan.optimizer, s) + (apart ? s.parameters : 0));
+  a.optimizer = 4 * (optimizer_numbers(plan.optimizer, s) + (apart ? s.parameters : 0) +
+                     correction_numbers(plan.training, s));
   const std::int64_t for_weight = s.weight_needs_input ? s.input_bytes : 0;
   a.keep(s.saved_bytes + s.input_bytes - for_weight, s.saved_for_weight_bytes + for_weight,
          s.kept_bytes);

@@ -50,7 +50,7 @@ void each_field(Like<TrainingSpec> auto& t, auto&& visit) {
   visit("held_out", t.held_out, {0, 1});
   VISIT_FIELDS(visit, t, updates, warmup, decay);
   visit("final_rate", t.final_rate, {0, 1});
-  VISIT_FIELDS(visit, t, clip, rescheduled, discounted, predicted, evaluate_every,
+  VISIT_FIELDS(visit, t, clip, rescheduled, discounted, predicted, error_feedback, evaluate_every,
                evaluation_microbatches, seed);
 }
 

@@ -90,6 +90,10 @@ std::int64_t optimizer_numbers(const OptimizerSpec& optimizer, const StageSizes&
   return numbers;
 }
 
+std::int64_t correction_numbers(const TrainingSpec& training, const StageSizes& sizes) {
+  return training.error_feedback ? 2 * sizes.parameters : 0;
+}
+
 std::int64_t optimizer_scratch_bytes(const OptimizerSpec& optimizer, const StageSizes& sizes,
                                      int element_bytes) {
   if (optimizer.kind != Optimizer::muon) return 0;
@@ -106,6 +110,8 @@ OptimizerState::OptimizerState(const RunPlan& plan, std::uint32_t stage, const S
       ahead_(plan.training.predicted ? delay_in_updates(plan, stage) : 0) {
   if (ahead_ > 0 && mixed())
     throw InputError(plan.name, "weights are predicted in fp32 alone; use --precision fp32");
+  if (plan.training.error_feedback && mixed())
+    throw InputError(plan.name, "error feedback is executed in fp32 alone; use --precision fp32");
   const auto zeros = [&](std::int64_t numbers) {
     Block* block = device.allocate(kComputeQueue, numbers * 4);
     device.math().zero(numbers * 4, {block});
@@ -114,13 +120,15 @@ OptimizerState::OptimizerState(const RunPlan& plan, std::uint32_t stage, const S
   const std::int64_t all = optimizer_numbers(plan.optimizer, sizes);
   if (all > 0) moments_[0] = zeros(std::min(all, sizes.parameters));
   if (all > sizes.parameters) moments_[1] = zeros(all - sizes.parameters);
+  if (plan.training.error_feedback)
+    before_ = zeros(sizes.parameters), last_ = zeros(sizes.parameters);
   const std::int64_t bytes = optimizer_scratch_bytes(plan.optimizer, sizes, element_bytes_);
   if (bytes > 0) scratch_ = device.allocate(kComputeQueue, bytes);
 }
 
 std::vector<Block*> OptimizerState::blocks() const {
   std::vector<Block*> blocks;
-  for (Block* block : moments_)
+  for (Block* block : {moments_[0], moments_[1], before_, last_})
     if (block != nullptr) blocks.push_back(block);
   return blocks;
 }
@@ -133,6 +141,7 @@ void OptimizerState::issue(Math& math, StepTensors t, std::int64_t step,
     math.blend(n, static_cast<float>(-ahead_), t.master_in, 0, t.master_in, predicted);
     t.working_out = {};
   }
+  if (before_ != nullptr) math.copy(n * 4, t.master_in, {before_});
   t.first_moment = {moments_[0]}, t.second_moment = {moments_[1]};
   mean_ = 1.0 / microbatches;
   step_ = step;
@@ -149,8 +158,21 @@ void OptimizerState::issue(Math& math, StepTensors t, std::int64_t step,
     }
   }
   issue_rest(math, done, n, t, rate);
+  if (before_ != nullptr) correct(math, t.master_out);
   if (predicted)
     math.blend(n, static_cast<float>(1 + ahead_), t.master_out, 1, predicted, predicted);
+}
+
+/// Takes the error of the last step back, after the optimizer's own.
+void OptimizerState::correct(Math& math, Tensor weights) const {
+  const std::int64_t n = sizes_.parameters;
+  const Tensor own{before_}, last{last_};
+  math.blend(n, 1, own, -1, weights, own);
+  if (step_ > 1) {
+    math.blend(n, 1, last, -1, own, last);
+    math.blend(n, 1, weights, 1, last, weights);
+  }
+  math.copy(n * 4, own, last);
 }
 
 void OptimizerState::issue_part(Math& math, StepTensors t, std::int64_t at, std::int64_t count,

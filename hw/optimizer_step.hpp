@@ -17,6 +17,12 @@
 // instead of version u, W(u) + s (W(u) - W(u-1)), what W will be at their update, s updates later,
 // if it goes on as it went: for momentum SGD W(u) - s lr v, the paper's. s is the delay of the
 // stage. What is trained stands apart then.
+//
+// Error feedback (Zmushko et al., arXiv:2606.30634, algorithms 1 and 2, as RamTorch's documentation
+// of its optimizers has them), for a delay of one update: with u(t) the optimizer's own step,
+// weight decay included,
+//   w(t+1) = w(t) - u(t) - (u(t) - u(t-1)),
+// the first step being u(1) alone. u is kept as the difference of weights before and after.
 #pragma once
 
 #include "hw/run_plan.hpp"
@@ -32,6 +38,8 @@ double delay_in_updates(const RunPlan& plan, std::uint32_t stage);
 
 /// Numbers of 4 bytes that the optimizer keeps for a stage, masters beside working weights apart.
 std::int64_t optimizer_numbers(const OptimizerSpec& optimizer, const StageSizes& sizes);
+/// Numbers of 4 bytes that corrections of its steps keep beside them.
+std::int64_t correction_numbers(const TrainingSpec& training, const StageSizes& sizes);
 
 /// Bytes of memory that its steps use beside that.
 std::int64_t optimizer_scratch_bytes(const OptimizerSpec& optimizer, const StageSizes& sizes,
@@ -56,6 +64,7 @@ class OptimizerState {
   Block* scratch() const { return scratch_; }
 
  private:
+  void correct(Math& math, Tensor weights) const;
   void issue_rest(Math& math, std::int64_t first, std::int64_t end, StepTensors t, double rate);
   void issue_matrix(Math& math, const WeightMatrix& matrix, const StepTensors& t, double rate);
   StepTensors part(const StepTensors& t, std::int64_t first) const;
@@ -70,6 +79,8 @@ class OptimizerState {
   std::int64_t step_ = 0;
   Block* moments_[2] = {nullptr, nullptr};
   Block* scratch_ = nullptr;
+  Block* before_ = nullptr;  // weights, and from then on the step: of error feedback
+  Block* last_ = nullptr;    // the step before
 };
 
 }  // namespace penstock

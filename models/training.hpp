@@ -56,6 +56,7 @@ struct TrainingSpec {
   std::uint32_t rescheduled = 0;  ///< K of PipeMare's T1 (schedules/pipemare.hpp); 0: without
   bool discounted = false;        ///< learning rates divided by the delay of a stage
   bool predicted = false;         ///< ops use weights predicted for their update (hw/weights.hpp)
+  bool error_feedback = false;    ///< steps corrected by the last one (hw/optimizer_step.hpp)
   std::uint32_t evaluate_every = 100;  ///< updates; after the last one, too
   std::uint32_t evaluation_microbatches = 8;
   std::uint64_t seed = 1;

@@ -854,6 +854,10 @@ const std::vector<KeyRow>& table() {
        "last step goes on, as SpecTrain (Chen et al., 2018); in fp32 the weights once more; "
        "default "
        "false"},
+      {"training", "error_feedback", T::boolean,
+       "pipedream-2bw: a step takes what the one before it lacked, w - 2 u + the last u with u the "
+       "optimizer's own step (Zmushko et al., ICML'26); in fp32 the weights twice more; default "
+       "false"},
       {"training", "updates", T::integer,
        "weight updates that `train` makes, and over which the rate decays; default: batches", 1},
       {"training", "data", T::text,

@@ -179,6 +179,7 @@ struct TrainingKeys {
   Integer rescheduled{section, "rescheduled"};
   Flag discounted{section, "discounted"};
   Flag predicted{section, "predicted"};
+  Flag error_feedback{section, "error_feedback"};
   Integer updates{section, "updates"};
   Given<std::string> data{section, "data"};
   Given<double> held_out{section, "held_out"};

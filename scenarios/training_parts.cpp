@@ -79,6 +79,14 @@ void check_staleness(const Specification& spec) {
   if (keys.discounted.value_or(false) && !delays) refuse(keys.discounted, "discounted", kStale);
   if (keys.rescheduled.there && keys.discounted.value_or(false))
     keys.discounted.refuse("'discounted' is 'rescheduled' without an end; give one of them");
+  if (keys.error_feedback.value_or(false)) {
+    if (rule != UpdateRule::double_buffer)
+      refuse(keys.error_feedback, "error_feedback", "with a delay of one update (pipedream-2bw)");
+    else if (keys.predicted.value_or(false))
+      keys.error_feedback.refuse(
+          "'error_feedback' and 'predicted' both go on along the last step; "
+          "give one of them");
+  }
   if (!keys.predicted.value_or(false)) return;
   if (!delays || rule == UpdateRule::latest)
     refuse(keys.predicted, "predicted",
@@ -105,6 +113,7 @@ std::pair<OptimizerSpec, TrainingSpec> training_of(const Specification& spec,
   t.rescheduled = count_of(keys.rescheduled, 0);
   t.discounted = keys.discounted.value_or(false);
   t.predicted = keys.predicted.value_or(false);
+  t.error_feedback = keys.error_feedback.value_or(false);
   check_staleness(spec);
   t.updates = count_of(keys.updates, batches);
   t.evaluate_every = count_of(keys.evaluate_every, t.evaluate_every);

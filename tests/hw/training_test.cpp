@@ -410,6 +410,36 @@ TEST(Recurrence, PredictedWeightsGoOnAlongTheVelocity) {
   }
 }
 
+// w - 2 u + the last u, of momentum SGD, whose own step is u.
+TEST(Recurrence, ErrorFeedbackTakesWhatTheLastStepLacked) {
+  constexpr double rate = 0.05, momentum = 0.9;
+  constexpr std::uint32_t n = 3, m = 4, updates = 20;
+  std::vector<Matrix> velocity(n, Matrix(kWidth * kWidth, 0.0)), last = velocity;
+  const Step step = [&](std::size_t s, std::uint32_t t, const Matrix&, const Matrix& g) {
+    Matrix change = g;
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      velocity[s][i] = momentum * velocity[s][i] + g[i];
+      const double own = rate * velocity[s][i];
+      change[i] = -own - (t == 0 ? 0 : own - last[s][i]);
+      last[s][i] = own;
+    }
+    return change;
+  };
+  const Rule rule = [](const History& w, std::uint32_t k) {
+    const Weights at = each_of(w, [&](std::uint32_t) { return minus(k / m, 1); });
+    return Taken{at, at};
+  };
+  RunPlan plan = linear_plan({"pipedream-2bw", {n, m, updates}}, 3);
+  plan.optimizer.kind = OptimizerSpec::Kind::momentum;
+  plan.optimizer.learning_rate = rate;
+  plan.training.error_feedback = true;
+  expect_alike(trained(plan), by_hand(n, m, updates, 3, rule, step), initial(n));
+  const RecordedRun piped = run_alone(plan, unpaced());
+  EXPECT_EQ(piped.weights_equal, true);
+  plan.training.error_feedback = false;
+  EXPECT_NE(run_alone(plan, unpaced()).weights_digest, piped.weights_digest);
+}
+
 TEST(Recurrence, DiscountedRatesAreDividedByTheDelay) {
   constexpr std::uint32_t n = 4, updates = 30;
   const Rule rule = [](const History& w, std::uint32_t k) {
@@ -491,7 +521,8 @@ TEST(Training, EveryCorrectionEndsWithTheWeightsOfThePipeline) {
   using Kind = OptimizerSpec::Kind;
   const std::function<void(TrainingSpec&)> corrections[] = {
       [](TrainingSpec&) {}, [](TrainingSpec& t) { t.discounted = true; },
-      [](TrainingSpec& t) { t.rescheduled = 4; }, [](TrainingSpec& t) { t.predicted = true; }};
+      [](TrainingSpec& t) { t.rescheduled = 4; }, [](TrainingSpec& t) { t.predicted = true; },
+      [](TrainingSpec& t) { t.error_feedback = true; }};
   for (const char* schedule : {"pipedream", "pipedream-2bw", "pipemare"}) {
     const bool one = std::string(schedule) == "pipedream";
     for (const Kind kind : {Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw,
@@ -502,6 +533,7 @@ TEST(Training, EveryCorrectionEndsWithTheWeightsOfThePipeline) {
         plan.optimizer.kind = kind;
         plan.optimizer.learning_rate = 0.02;
         correct(plan.training);
+        if (plan.training.error_feedback && std::string(schedule) != "pipedream-2bw") continue;
         // PipeMare's forward and backward have weights of their own.
         if (plan.training.predicted && std::string(schedule) == "pipemare") continue;
         const RecordedRun piped = run_alone(plan, unpaced());
