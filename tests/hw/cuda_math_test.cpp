@@ -268,8 +268,17 @@ std::vector<float> element_by_element(Device& device, Math& math, std::int64_t n
   StepTensors t{fp32(1), fp32(2), short_ones(3), fp32(4), fp32(5), fp32(6)};
   math.zero(4 * n, t.second_moment);
   math.adamw_step(n, t, {.learning_rate = 0.1}, 3);
+  math.adamw_step(n, t, {.learning_rate = 0.1, .nesterov = true}, 4);
   for (const Tensor x : {t.master_out, t.gradient, t.first_moment, t.second_moment}) keep_fp32(x);
   append(all, device, t.working_out, n);
+  const StepTensors muon{fp32(1), fp32(2), short_ones(3), fp32(4), fp32(5)};
+  const Tensor direction = short_ones(11);
+  const MuonSettings settings{.learning_rate = 0.1, .gradient_scale = 0.5, .kept = 0.9};
+  math.muon_direction(n, muon, settings, direction);
+  append(all, device, direction, n);
+  math.muon_step(n, muon, settings, direction);
+  for (const Tensor x : {muon.master_out, muon.gradient, muon.first_moment}) keep_fp32(x);
+  append(all, device, muon.working_out, n);
   const Tensor x = short_ones(7), y = short_ones(8), clipped = fp32(9), sum = fp32(10);
   math.blend(n, 0.5F, x, -2, y, y);
   math.add_tensors(n, x, y, x);
