@@ -12,7 +12,8 @@ again, until the best has a worse one on either side; then it is trained with se
 the same seed, so of the same first weights and data; their intervals are Student's, of 95 %.
 
 jargon.txt: the Jargon File, which is in the public domain, as Debian's package dict-jargon ships it (apt-get download
-dict-jargon; dpkg -x dict-jargon*.deb x; zcat x/usr/share/dictd/jargon.dict.dz > jargon.txt). Needs ./penstock, or
+dict-jargon; dpkg -x dict-jargon*.deb x; zcat x/usr/share/dictd/jargon.dict.dz | LC_ALL=C.UTF-8 sed
+'s/[^\\x00-\\x7F]/?/g' > jargon.txt: 96 characters and a few of control are in its vocabulary). Needs ./penstock, or
 $PENSTOCK_BINARY."""
 import argparse
 import concurrent.futures
@@ -60,7 +61,7 @@ class Cell:
 def cell(base, updates, seeds=8, fixed=0, **keys):
     """Keys of `pipeline` and `training` by their last name."""
     full = {"schedule": "schedule", "layers": "model.num_layers", "hidden": "model.hidden_size", "perturbations": "perturbations"}
-    full |= {k: f"training.{k}" for k in ("optimizer", "predicted", "discounted", "rescheduled", "problem")}
+    full |= {k: f"training.{k}" for k in ("optimizer", "predicted", "discounted", "error_feedback", "rescheduled", "problem")}
     return Cell(base, updates, tuple(sorted((full.get(k, f"pipeline.{k}"), str(v)) for k, v in keys.items())), seeds, fixed)
 
 
@@ -171,6 +172,8 @@ def on_text():
             Row("2BW, Muon, against vanilla Muon", text(**muon), text(**TWO_BW, **muon)),
             Row("vanilla, Muon, against vanilla AdamW", text(8), text(**muon)),
             Row("2BW, Muon, against vanilla AdamW", text(8), text(**TWO_BW, **muon)),
+            Row("2BW, AdamW, error feedback", text(8), text(8, **TWO_BW, error_feedback="true")),
+            Row("2BW, Muon, error feedback, against vanilla Muon", text(**muon), text(**TWO_BW, error_feedback="true", **muon)),
             Row("2BW, AdamW, predicted weights", text(8), text(4, **TWO_BW, predicted="true")),
             Row("2BW, NAdamW, against vanilla AdamW", text(8), text(4, **TWO_BW, optimizer="nadamw"))]
 
