@@ -170,9 +170,9 @@ double beside_exchanges_s(const Recipe& recipe, double compute_s, const Exchange
     if (running.empty()) return busy_s;
     const auto rate = [&](std::size_t i) { return segments[i].exchanges() ? 1 : free; };
     const auto end_s = [&](std::size_t i) { return left_s[i] / rate(i); };
-    const std::size_t next = *std::min_element(
-        running.begin(), running.end(),
-        [&](std::size_t a, std::size_t b) { return end_s(a) < end_s(b); });
+    const std::size_t next =
+        *std::min_element(running.begin(), running.end(),
+                          [&](std::size_t a, std::size_t b) { return end_s(a) < end_s(b); });
     const double step_s = end_s(next);
     for (const std::size_t i : running) left_s[i] -= step_s * rate(i);
     ended[next] = true;

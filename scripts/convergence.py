@@ -11,9 +11,9 @@ table (a rule in a setting) first walks over learning rates, each twice the one 
 again, until the best has a worse one on either side; then it is trained with seeds 1 to 8. Differences are those of
 the same seed, so of the same first weights and data; their intervals are Student's, of 95 %.
 
-jargon.txt: the Jargon File, which is in the public domain, as Debian's package dict-jargon ships it (apt-get download
-dict-jargon; dpkg -x dict-jargon*.deb x; zcat x/usr/share/dictd/jargon.dict.dz | LC_ALL=C.UTF-8 sed
-'s/[^\\x00-\\x7F]/?/g' > jargon.txt: 96 characters and a few of control are in its vocabulary). Needs ./penstock, or
+jargon.txt: the Jargon File, which is in the public domain, as Debian's package dict-jargon ships it, with a question mark for
+each character that is not ASCII (apt-get download dict-jargon; dpkg -x dict-jargon*.deb x; zcat
+x/usr/share/dictd/jargon.dict.dz | LC_ALL=C.UTF-8 sed 's/[^\\x00-\\x7F]/?/g' > jargon.txt). Needs ./penstock, or
 $PENSTOCK_BINARY."""
 import argparse
 import concurrent.futures
