@@ -423,17 +423,18 @@ def text_section(facts):
     found = results(facts, on_text())
     by_name = {r.row.name: r for r in found}
     answer = []
-    for name in ("2BW, AdamW", "2BW, Muon, against vanilla Muon"):
+    for name in ("2BW, AdamW", "2BW, AdamW, error feedback", "2BW, Muon, against vanilla Muon",
+                 "2BW, Muon, error feedback, against vanilla Muon"):
         if name in by_name and by_name[name].apart:
             answer.append(f"{name}: {in_words(by_name[name].apart)}.")
     return f"""## And on text, with AdamW, with Muon, with corrections?
 
 {" ".join(answer)} The text is the Jargon File; a run is 800 updates of 8 sequences of 32 bytes, with warm-up and cosine
 decay, of a GPT of 4 layers and hidden size 64 (220,544 parameters). Every rule has its own best learning rate. A held-out loss is of
-16,384 bytes. *Predicted weights* are SpecTrain's; NAdamW looks ahead as Nesterov's method does (Ajanthan et al., ICML 2025). The
-error-feedback correction of arXiv 2606.30634 is not among the rules yet: the paper itself could not be read; the documentation of
-another program that has it (RamTorch's optimizers for 2BW) defines it as w - u - (u - the last u), with u the optimizer's own step.
-Neither is basis rotation (arXiv 2602.03515): the authors' code (`optim/basis_rotation.py`) defines it fully, as Adam in the
+16,384 bytes. *Predicted weights* are SpecTrain's; NAdamW looks ahead as Nesterov's method does (Ajanthan et al., ICML 2025). *Error
+feedback* (`training.error_feedback`) is the correction of Zmushko et al. (arXiv 2606.30634): w - u - (u - the last u), with u the optimizer's own step.
+The paper itself could not be read; the documentation of another program that has the correction (RamTorch's optimizers for 2BW) defines it so.
+Basis rotation (arXiv 2602.03515) is not among the rules: the authors' code (`optim/basis_rotation.py`) defines it fully, as Adam in the
 eigenvectors of the running means of G G^T and G^T G, which an eigendecomposition finds at first and, every ten steps, a product and a
 QR decomposition renew; no kernel here makes either of the two.
 
