@@ -49,10 +49,10 @@ PlanSource source_of(const Arguments& arguments) {
 std::vector<Override> changes_of(const Arguments& arguments, const PlanSource& source) {
   std::vector<Override> changes = overrides_of(arguments);
   if (source.input != PlanInput::scenario) return changes;
-  if (source.cluster) changes.push_back({"cluster", *source.cluster});
-  if (source.stack) changes.push_back({"stack", *source.stack});
+  if (source.cluster) changes.push_back({"cluster", *source.cluster, "cluster"});
+  if (source.stack) changes.push_back({"stack", *source.stack, "stack"});
   if (source.seq_length)
-    changes.push_back({"model.seq_length", std::to_string(*source.seq_length)});
+    changes.push_back({"model.seq_length", std::to_string(*source.seq_length), "seq-length"});
   return changes;
 }
 

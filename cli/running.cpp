@@ -13,7 +13,11 @@ namespace penstock {
 
 std::vector<Override> overrides_of(const Arguments& arguments) {
   std::vector<Override> overrides;
-  for (const std::string& text : arguments.values("set")) overrides.push_back(parse_override(text));
+  const std::string stack = arguments.value("stack", "");
+  for (const std::string& text : arguments.values("set")) {
+    overrides.push_back(parse_override(text));
+    if (!stack.empty() && text == "stack=" + stack) overrides.back().option = "stack";
+  }
   return overrides;
 }
 

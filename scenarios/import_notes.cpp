@@ -43,6 +43,21 @@ bool is_absent(std::string text) {
 /// Returns whether it depends on what only a run of the script tells.
 bool is_untold(const std::string& value) { return value.find_first_of("$`") != value.npos; }
 
+/// Returns the longest known name that is the given one without one of its words, as `num-experts`
+/// is `num-moe-experts`; "" where there is none. Names of one word are too general.
+std::string with_a_word_less(const std::string& name, const std::set<std::string>& known) {
+  std::string found;
+  for (std::size_t begin = 0; begin < name.size();) {
+    const std::size_t end = std::min(name.find('-', begin), name.size());
+    std::string rest = name.substr(0, begin) + name.substr(std::min(end + 1, name.size()));
+    if (rest.ends_with('-')) rest.pop_back();
+    if (rest.find('-') != rest.npos && known.contains(rest) && rest.size() > found.size())
+      found = rest;
+    begin = end + 1;
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string as_comment(const std::string& text) {
@@ -242,6 +257,7 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
         keys, [&](const std::string& k) { return k.starts_with(key) && k.size() > key.size(); });
     meant = key.size() < kLettersOfAStem || whole == keys.end() ? "" : *whole;
   }
+  if (meant.empty() && section.empty()) meant = with_a_word_less(key, known_names_);
   return meant.empty() ? "" : fmt::format("did you mean {}{}{}?", dashes_, section, meant);
 }
 

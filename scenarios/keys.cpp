@@ -318,8 +318,8 @@ const std::vector<KeyRow>& table() {
        "ring|hierarchical|tree|server|all-to-all|formula"},
       {"reduction", "overlap", T::choice,
        "none: after the last backward; backward: bucket by bucket beside the last backward; "
-       "next-batch: beside the next batch (pipedream-2bw only); default: as the stack has it; "
-       "without one backward for data-parallel and none for others",
+       "next-batch: beside the next batch (pipedream-2bw only); default: as the stack has it, "
+       "without one none",
        "none|backward|next-batch"},
       {"reduction", "buckets", T::integer,
        "overlap backward: so many equal parts of a stage's gradient, ready at equal intervals; "

@@ -333,7 +333,9 @@ void apply_overrides(Value& document, const std::vector<Override>& overrides,
                      Diagnostics& diagnostics) {
   for (const Override& change : overrides) {
     const std::string origin =
-        fmt::format("--set {}={}", printable(change.key), printable(change.value));
+        change.option.empty()
+            ? fmt::format("--set {}={}", printable(change.key), printable(change.value))
+            : fmt::format("--{} {}", change.option, printable(change.value));
     try {
       apply(document, change, origin);
     } catch (const InputError& error) {

@@ -80,9 +80,7 @@ ReductionRequest reduction_of(const Specification& spec, int replicas) {
 ReductionRequest with_usual_overlap(ReductionRequest request, const Specification& spec) {
   const Schedule* schedule = spec.schedule;
   const bool flushes = schedule != nullptr && schedule->flushes() && !schedule->asynchronous;
-  const bool has_software = !spec.stack.name.empty() && spec.stack.name != "none";
-  if (!spec.reduction.overlap.there && flushes &&
-      (spec.stack.overlaps_reduction || (!has_software && schedule->whole_model)))
+  if (!spec.reduction.overlap.there && flushes && spec.stack.overlaps_reduction)
     request.overlap = Overlap::backward;
   check_buckets(spec.reduction, request.overlap);
   return request;

@@ -71,6 +71,7 @@ struct Scenario;
 /// unique among all keys.
 struct Override {
   std::string key, value;
+  std::string option = {};  ///< of the command line that says it, for messages; "": --set
 };
 
 /// Splits "key=value". Throws InputError.

@@ -383,7 +383,7 @@ TEST(DistributedOptimizer, ChangesNothingWithOneReplica) {
 TEST(DistributedOptimizer, GathersTheWeightsBehindAllGradients) {
   const Scenario s = parse_scenario(
       "model: gpt-355m\nstack: none\ncluster: dgx-a100\nschedule: data-parallel\n"
-      "pipeline: {distributed_optimizer: true}\n",
+      "pipeline: {distributed_optimizer: true, reduction: {overlap: backward}}\n",
       "test.yaml");
   const auto& buckets = s.reduction.buckets.at(0);
   ASSERT_GT(buckets.size(), 2U);
