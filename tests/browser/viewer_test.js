@@ -22,7 +22,7 @@ ${keys}`;
 // `compute`: slices on every compute lane, counted by hand; `overlap`: messages need more lanes.
 const cases = [
   { name: 'gpt-2.2b-2bw', file: 'scenarios/gpt-2.2b-2bw.yaml', devices: 8 },
-  { name: 'overlapped', devices: 4, compute: 16, overlap: true,
+  { name: 'overlapped', devices: 4, compute: 16, overlap: true, endings: ['.json', '.json.gz'],
     text: scenario(4, 8, 'schedule: gpipe') },
   { name: 'coupled', devices: 4, compute: 16,
     text: scenario(4, 8, 'schedule: 1f1b\ntransfers: coupled') },
@@ -35,7 +35,7 @@ const cases = [
         .replace('microbatches', 'width: 2, reduction: {overlap: next-batch}, microbatches')
         .replace('parameters', 'gradients: 64 MiB, parameters')
         .replace('devices: 4', 'devices: 8').replace('1500 us', '10 us') },
-  { name: 'large', devices: 64, compute: 1024, only: '.json.gz',
+  { name: 'large', devices: 64, compute: 1024, endings: ['.json.gz'],
     text: scenario(64, 512, 'schedule: 1f1b').replace('1500 us', '10 us') },
 ];
 
@@ -129,7 +129,7 @@ async function takeScreenshots(page, trace) {
 async function run(catapult, folder) {
   let failed = 0;
   for (const test of cases) {
-    for (const ending of test.only ? [test.only] : ['.json', '.json.gz']) {
+    for (const ending of test.endings ?? ['.json']) {
       const trace = writeTrace(folder, test, ending);
       const { page, seen, errors } = await catapult.load(trace);
       await takeScreenshots(page, trace);
