@@ -8,6 +8,7 @@
 #include "report/memory_section.hpp"
 #include "report/sweep_section.hpp"
 #include "report/timeline_section.hpp"
+#include "results/attention_share.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -38,6 +39,15 @@ std::string best_rate_text(const FullPlan& full, const FoundPlan& plan) {
                     : rate_text(plan.throughput_samples_per_s) + " samples/s";
 }
 
+std::string mfu_text(const Judgement& j) {
+  if (j.mfu <= 0) return "";
+  return fmt::format(
+      ", MFU {}{}", format_percent(j.mfu),
+      much_attention(j.mfu, j.mfu_causal)
+          ? fmt::format(" ({} with causal attention counted by half)", format_percent(j.mfu_causal))
+          : "");
+}
+
 std::vector<KeyFigure> figures(const FullPlan& full) {
   if (full.offers.empty()) return {{"Is there a plan?", "no", no_plan(full), Verdict::bad}};
   const Offer& best = recommended_offer(full);
@@ -51,10 +61,7 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
       {"How fast?",
        fmt::format("{}{}", best_rate_text(full, best.plan), best.scenario.optimistic ? "*" : ""),
        fmt::format("{} per update{}, by the {} engine{}",
-                   format_time(best.plan.judgement.iteration_time_s),
-                   best.plan.judgement.mfu > 0
-                       ? fmt::format(", MFU {}", format_percent(best.plan.judgement.mfu))
-                       : "",
+                   format_time(best.plan.judgement.iteration_time_s), mfu_text(best.plan.judgement),
                    best.plan.judgement.engine,
                    best.scenario.optimistic ? fmt::format("; *: {}", kOptimistic) : "")},
       {"Is there a better one?",
@@ -65,6 +72,7 @@ std::vector<KeyFigure> figures(const FullPlan& full) {
        fmt::format("{}", fmt::join(best.reasons | std::views::drop(1), "; "))},
       {"How much memory?", format_bytes(best.plan.judgement.memory_bytes),
        "on the device that holds the most"}};
+  if (const auto sure = sure_figure(best.scenario)) figures.insert(figures.begin() + 2, *sure);
   if (full.without_headroom)
     figures.push_back({"What does headroom cost?",
                        fmt::format("{:.1f} % at least", 100 * full.without_headroom->saved),

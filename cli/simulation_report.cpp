@@ -9,6 +9,7 @@
 #include "report/timeline_section.hpp"
 #include "program/iterations.hpp"
 #include "program/op_costs.hpp"
+#include "results/attention_share.hpp"
 #include "results/expected_error.hpp"
 #include "traces/cause_words.hpp"
 
@@ -79,6 +80,9 @@ KeyFigure throughput(const Result& r) {
                          *r.tflops_per_gpu);
   if (r.mfu)
     detail += fmt::format("; MFU {}, HFU {}", format_percent(*r.mfu), format_percent(*r.hfu));
+  if (r.mfu && r.mfu_causal && much_attention(*r.mfu, *r.mfu_causal))
+    detail += fmt::format("; MFU {} with causal attention counted by half",
+                          format_percent(*r.mfu_causal));
   return {"Throughput", rate_text(r.samples_per_s) + " samples/s", detail};
 }
 
@@ -88,16 +92,6 @@ KeyFigure bubble(const Result& r) {
   return {"Why? The bubble", format_percent(r.bubble_fraction),
           *most > 0 ? fmt::format("most of it {}: {} of the run", cause, format_percent(*most))
                     : "of the devices' time is idle"};
-}
-
-/// None of what was measured, or given by times.
-std::vector<KeyFigure> sure_figure(const Simulation& s) {
-  const auto error = s.measured ? std::nullopt : expected_error(s.scenario);
-  if (!error) return {};
-  const Json& fraction = error->at("fraction");  // null: no runs of its kind were measured
-  const std::string figure =
-      fraction.is_null() ? "unknown" : "± " + format_percent(fraction.get<double>());
-  return {{"How sure?", figure, expected_error_text(*error).substr(figure.size() + 2)}};
 }
 
 /// What `penstock simulate` says first, without the name, which is the title.
@@ -354,13 +348,23 @@ std::string timeline_section(const Simulation& s, SectionText text, std::uint32_
   return run_timeline(s, std::move(text), rows, window, replicas == 0);
 }
 
+std::optional<KeyFigure> sure_figure(const Scenario& scenario) {
+  const auto error = expected_error(scenario);
+  if (!error) return std::nullopt;
+  const Json& fraction = error->at("fraction");  // null: no runs of its kind were measured
+  const std::string figure =
+      fraction.is_null() ? "unknown" : "± " + format_percent(fraction.get<double>());
+  return KeyFigure{"How sure?", figure, expected_error_text(*error).substr(figure.size() + 2)};
+}
+
 Report simulation_report(const Simulation& s, const Result& r, const Arguments& arguments,
                          TimeWindow window) {
   Report report;
   report.title = s.scenario.name;
   report.summary = summary(s);
   report.figures = {does_it_fit(s, r), iteration(s, r), throughput(r), bubble(r)};
-  for (KeyFigure& figure : sure_figure(s)) report.figures.push_back(std::move(figure));
+  if (const auto sure = s.measured ? std::nullopt : sure_figure(s.scenario))
+    report.figures.push_back(*sure);
   const std::vector<AlikeRow> rows = alike_rows(r);
   report.sections = {time_section(s, r, rows), run_timeline(s, {"Timeline"}, rows, window, true)};
   const bool sizes = std::ranges::any_of(

@@ -7,11 +7,16 @@
 #include "report/report.hpp"
 #include "report/section.hpp"
 
+#include <optional>
+
 namespace penstock {
 
 /// Ready to be written.
 Report simulation_report(const Simulation& simulation, const Result& result,
                          const Arguments& arguments, TimeWindow window = {});
+
+/// Returns how far off predictions of such jobs were; nothing where its times are given.
+std::optional<KeyFigure> sure_figure(const Scenario& scenario);
 
 /// Returns "6.84", "1,234": as many digits as a prediction is worth.
 std::string rate_text(double per_s);

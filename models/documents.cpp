@@ -27,13 +27,9 @@ class RankWork {
   RankWork(const TransformerSpec& model, int context)
       : model_(model),
         part_(tokens_of(model.seq_length) / (2 * context)),
-        of_(std::size_t(context)) {
-    const bool windows = model.sliding_window && model.flash_attention;
-    const int full =
-        model.full_attention_every ? model.num_layers / *model.full_attention_every : 0;
-    windowed_ = windows ? 1 - tokens_of(full) / model.num_layers : 0;
-    window_ = tokens_of(model.sliding_window.value_or(model.seq_length));
-  }
+        windowed_(model.windowed_layers()),
+        window_(tokens_of(model.sliding_window.value_or(model.seq_length))),
+        of_(std::size_t(context)) {}
 
   void add_sequence(const Pieces& pieces) {
     double begin = 0;
@@ -66,7 +62,7 @@ class RankWork {
   }
 
   const TransformerSpec& model_;
-  double part_, windowed_ = 0, window_ = 0;
+  double part_, windowed_, window_;
   std::vector<double> of_;  // by rank
 };
 

@@ -60,6 +60,7 @@ struct StageCostOptions {
   PerStage<Recomputation> recompute = Recompute::none;
   TensorParallel tensor = {};
   int context = 1;  ///< ranks that divide every sequence, c
+  int ulysses = 1;  ///< of which so many neighbours exchange heads all to all; the others a ring
   ContextExchange context_exchange = ContextExchange::ring;
   /// Replicas, and their context ranks, that divide weights, gradients or the optimizer's states.
   /// With weights gathered after the step, a reduce-scatter of gradients and an all-gather of

@@ -98,6 +98,17 @@ double TransformerSpec::attention_pairs(std::int64_t length) const {
   return all - outside * outside * (num_layers - full) / num_layers;
 }
 
+double TransformerSpec::windowed_layers() const {
+  if (sliding_window.value_or(seq_length) >= seq_length || !flash_attention) return 0;
+  const int full = full_attention_every ? num_layers / *full_attention_every : 0;
+  return 1 - as_double(full) / num_layers;
+}
+
+double TransformerSpec::windowed_pairs() const {
+  const double outside = 1 - as_double(sliding_window.value_or(seq_length)) / as_double(seq_length);
+  return 1 - outside * outside;
+}
+
 double TransformerSpec::layer_attention_flops(double b) const {
   return Layer(*this).work(b, {}).attention_flops;
 }

@@ -203,6 +203,10 @@ struct TransformerSpec {
   double attention_pairs() const { return attention_pairs(seq_length); }
   /// The same of a sequence, or document, of so many tokens.
   double attention_pairs(std::int64_t length) const;
+  /// Share of the layers that have a window which is shorter than a sequence, and of the pairs of a
+  /// sequence that are within it.
+  double windowed_layers() const;
+  double windowed_pairs() const;
 
   // Of a layer of the usual kind:
   std::int64_t layer_matrix_parameters() const;

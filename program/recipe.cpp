@@ -62,7 +62,7 @@ void add_ends(const Recipe& from, Recipe& to) {
 /// the stream that computes, unless the op's own computing goes on beside it.
 bool holds_computing(const std::vector<Segment>& segments, std::size_t i) {
   const Segment& s = segments[i];
-  if (s.lane != Lane::exchange || (s.axis != Axis::tensor && s.axis != Axis::context)) return false;
+  if (s.lane != Lane::exchange || s.axis > Axis::context) return false;
   for (std::size_t j = 0; j < i; ++j)
     if (segments[j].lane == Lane::compute && static_cast<int>(j) > s.after) return false;
   return true;

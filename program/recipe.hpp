@@ -22,15 +22,15 @@ namespace penstock {
 
 /// Along which the work of a job is divided (program/mesh.hpp). The ranks of the inner axes
 /// exchange inside of ops; a replica consists of them, those of the first axis neighbours.
-enum class Axis : std::uint8_t { tensor, context, host, data, expert };
-inline constexpr std::array kInnerAxes{Axis::tensor, Axis::context};
+enum class Axis : std::uint8_t { tensor, ulysses, context, host, data, expert };
+inline constexpr std::array kInnerAxes{Axis::tensor, Axis::ulysses, Axis::context};
 template <class T>
 using ByInnerAxis = std::array<T, kInnerAxes.size()>;
 /// Along which a device exchanges inside of its ops: its ranks with one another, each of its GPUs
 /// with the memory of its host, with the other GPUs that divide the same weights, and with those
 /// that have the other experts of a layer.
-inline constexpr std::array kExchangeAxes{Axis::tensor, Axis::context, Axis::host, Axis::data,
-                                          Axis::expert};
+inline constexpr std::array kExchangeAxes{Axis::tensor, Axis::ulysses, Axis::context,
+                                          Axis::host,   Axis::data,    Axis::expert};
 template <class T>
 using ByExchangeAxis = std::array<T, kExchangeAxes.size()>;
 
@@ -44,6 +44,8 @@ struct AxisTraits {
 };
 inline constexpr ByExchangeAxis<AxisTraits> kAxisTraits{{
     {"tensor", "tp", "t: GPUs that share a layer's matrices", "tensor-parallel", false, false},
+    {"ulysses", "up", "u: groups of t that share its sequences and exchange heads", "Ulysses", true,
+     false},
     {"context", "cp", "c: groups of t that share its sequences", "context-parallel", true, true},
     {"host", "host", "", "offloading", false, true},
     {"shard", "shard", "", "sharded-weight", true, false},

@@ -10,11 +10,11 @@
 namespace penstock {
 
 void require_executable(const Scenario& scenario, bool perturbed, bool real) {
-  if (real && scenario.mesh.size(Axis::context) > 1) {
+  if (real && scenario.mesh.replica_sharers() > 1) {
     throw InputError(scenario.origin,
                      fmt::format("the executor gives each sequence to one GPU, not to {}; use "
-                                 "--set pipeline.context=1, or --compute stand-in",
-                                 scenario.mesh.size(Axis::context)));
+                                 "--set pipeline.context=1 (and ulysses=1), or --compute stand-in",
+                                 scenario.mesh.replica_sharers()));
   }
   if (real && scenario.transfers_divided) {
     throw InputError(scenario.origin,

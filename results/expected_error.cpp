@@ -147,7 +147,7 @@ Differences differences(const Scenario& s, const Replaced& replaced, const LinkR
   d.add(s.transformer->experts.has_value() != m.experts, 8,
         m.experts ? "without experts" : "with experts");
   d.add(!s.missing.empty(), 8, "parts left out");
-  d.add((s.mesh.size(Axis::context) > 1) != m.context, 4,
+  d.add((s.mesh.replica_sharers() > 1) != m.context, 4,
         m.context ? "sequences not divided" : "sequences divided");
   d.add(tensor < m.least_tensor || tensor > m.most_tensor, 4, fmt::format("tensor {}", tensor));
   d.add(m.pipelined && s.shape.depth < 2, 2, "no pipeline");

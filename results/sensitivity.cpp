@@ -79,6 +79,9 @@ std::vector<Change> changes_of(const Simulation& before) {
   Scenario longer = scenario;
   longer.shape.microbatches_per_update *= 2;
   const Schedule& schedule = *scenario.schedule;
+  const bool drawn =
+      std::ranges::any_of(longer.costs, [](const StageCosts& c) { return c.drawn != nullptr; });
+  if (drawn) draw_microbatches(longer, 0);  // there are more of them
   if (schedule.refuse(longer.shape).empty() &&
       schedule.claimed_bubble(longer.shape) < schedule.claimed_bubble(scenario.shape)) {
     changes.push_back(

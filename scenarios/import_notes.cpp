@@ -106,7 +106,12 @@ ScriptOption* ImportNotes::find(const std::string& name, const std::string& mean
 }
 
 bool ImportNotes::has(const std::string& name, const std::string& meaning) {
-  return find(name, meaning) != nullptr;
+  const ScriptOption* option = find(name, meaning);
+  if (option == nullptr) return false;
+  // A switch has no value: a word behind it that nobody knows may be further options.
+  const auto word = std::ranges::find_if(option->values, is_untold);
+  if (word != option->values.end()) untold_[name] = *word;
+  return true;
 }
 
 std::string ImportNotes::word(const std::string& name, const std::string& meaning) {
@@ -277,7 +282,7 @@ Diagnostic ImportNotes::untold(const ScriptOption& option, const std::string& wh
     defines.push_back(printable(fmt::format("--define {}=VALUE", name)));
   error.message = fmt::format(
       "{}; give {}", what,
-      defines.empty() ? "a number in its place" : fmt::format("{}", fmt::join(defines, " ")));
+      defines.empty() ? "what it is in its place" : fmt::format("{}", fmt::join(defines, " ")));
   return error;
 }
 
@@ -291,10 +296,10 @@ std::vector<Diagnostic> ImportNotes::untold_options(const std::string& origin) c
                                           fmt::join(option.values, " "));
     const bool last = last_.at(option.name) == i;
     if (option.bundle) {
-      errors.push_back(untold(
-          option,
-          fmt::format("'{}' may hold any flags, and nothing sets it", printable(option.name)),
-          origin));
+      errors.push_back(untold(option,
+                              fmt::format("'{}' may hold any flags, and its value is not known",
+                                          printable(option.name)),
+                              origin));
     } else if (last && untold_.contains(option.name)) {
       errors.push_back(untold(
           option, fmt::format("'{}' cannot be told without running the script", printable(words)),

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace penstock {
 namespace {
 
@@ -35,9 +37,9 @@ JobCluster::JobCluster(const std::string& given) : given_(given) {
   if (whole_ && (map || cluster.nodes > 1)) gpus_ = cluster.devices();
 }
 
-std::string JobCluster::text(ImportNotes& notes, std::int64_t gpus, std::int64_t per_node) const {
+std::string JobCluster::text(ImportNotes& notes, std::int64_t gpus,
+                             std::optional<std::int64_t> per_node) const {
   if (whole_) return given_;
-  const std::int64_t nodes = (gpus + per_node - 1) / per_node;
   const std::string named = notes.word("gpu-model", "cluster");
   std::string usual = kUsual;
   for (const char* cluster : {"dgx-a100", "dgx-h100", "dgx-h200", "dgx-b200", "dgx-b300"})
@@ -48,9 +50,20 @@ std::string JobCluster::text(ImportNotes& notes, std::int64_t gpus, std::int64_t
     notes.assume("cluster: nodes of 8 H100 (--cluster NAME: others)");
   else if (given_.empty())
     notes.assume(fmt::format("cluster: {}, by the GPU's name (--cluster NAME: others)", usual));
-  if (given_.starts_with('{'))
-    return fmt::format("{}, nodes: {}}}", given_.substr(0, given_.rfind('}')), nodes);
-  return fmt::format("{{base: {}, nodes: {}}}", given_.empty() ? usual : given_, nodes);
+  const std::string begin = given_.starts_with('{') ? given_.substr(0, given_.rfind('}'))
+                                                    : "{base: " + (given_.empty() ? usual : given_);
+  const Cluster cluster = load_cluster(given_.empty() ? usual : given_, kFlag);
+  const std::int64_t whole = std::max(1, cluster.devices_per_node);
+  const std::int64_t each = std::clamp<std::int64_t>(per_node.value_or(whole), 1, whole);
+  const std::int64_t nodes = (gpus + each - 1) / each;
+  std::string size;
+  if (each != whole && nodes > 1 && begin.find("devices_per_node") == begin.npos) {
+    const std::int64_t nics = std::max<std::int64_t>(1, cluster.nics_per_node * each / whole);
+    size = fmt::format(", devices_per_node: {}, inter: {{nics: {}}}", each,
+                       each % nics == 0 ? nics : 1);
+    if (each < 2 && cluster.pcie) size += ", pcie: {devices_per_switch: 1}";
+  }
+  return fmt::format("{}, nodes: {}{}}}", begin, nodes, size);
 }
 
 }  // namespace penstock

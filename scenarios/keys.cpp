@@ -122,6 +122,12 @@ const std::vector<KeyRow>& table() {
        "attention, causal work balanced); a stage then has tensor x context GPUs per replica; "
        "default 1",
        1, "context_parallel_size|context_parallel|cp"},
+      {"pipeline", "ulysses", T::integer,
+       "neighbours that divide every sequence, too, and exchange tokens for heads all to all "
+       "around "
+       "attention (DeepSpeed-Ulysses); sequences are divided by ulysses x context, whose ring then "
+       "goes among groups of so many (Megatron's a2a+p2p); default 1",
+       1, "ulysses_degree|ulysses_sequence_parallel_size"},
       {"pipeline", "expert", T::integer,
        "GPUs of a position, of all its replicas, that divide the experts of a layer "
        "(expert-parallel "

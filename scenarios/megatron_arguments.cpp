@@ -268,6 +268,7 @@ constexpr std::string_view kSaidOfPipeline[] = {"stages",
                                                 "width",
                                                 "tensor",
                                                 "context",
+                                                "ulysses",
                                                 "microbatch_size",
                                                 "microbatches",
                                                 "global_batch_size",
@@ -357,8 +358,12 @@ std::string megatron_arguments(const Scenario& s) {
   Flags flags = launch(s);
   add_model(flags, *s.transformer);
   flags.add_flag("tensor-model-parallel-size", s.mesh.size(Axis::tensor));
-  if (s.mesh.size(Axis::context) > 1) {
-    flags.add_flag("context-parallel-size", s.mesh.size(Axis::context));
+  const int ring = s.mesh.size(Axis::context), ulysses = s.mesh.size(Axis::ulysses);
+  if (ring * ulysses > 1) {
+    flags.add_flag("context-parallel-size", ring * ulysses);
+    if (ulysses > 1) flags.add_flag("cp-comm-type", ring > 1 ? "a2a+p2p" : "a2a");
+    if (ring > 1 && ulysses > 1)
+      flags.add_flag("hierarchical-context-parallel-sizes", fmt::format("{} {}", ulysses, ring));
     if (s.context_exchange != ContextExchange::ring)
       flags.add_flag("cp-comm-type",
                      s.context_exchange == ContextExchange::all_gather ? "all_gather" : "a2a");

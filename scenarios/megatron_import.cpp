@@ -164,6 +164,19 @@ class Import : public ImportNotes {
     return out;
   }
 
+  /// Returns how many neighbours exchange heads, before a ring of groups of so many; 1 where the
+  /// two sizes are not those of `context` ranks.
+  std::int64_t ulysses_of(std::int64_t context) {
+    const auto sizes =
+        words("hierarchical-context-parallel-sizes", "pipeline.ulysses and pipeline.context");
+    if (sizes.size() != 2) return 1;
+    const auto heads = whole_number(sizes[0]), ring = whole_number(sizes[1]);
+    return heads && ring && *heads > 0 && *ring > 0 && context / *heads == *ring &&
+                   context % *heads == 0
+               ? *heads
+               : 1;
+  }
+
   /// Returns the software: its name, and what flags change in it.
   std::string stack() {
     std::string changes;
@@ -195,7 +208,8 @@ class Import : public ImportNotes {
         std::ranges::adjacent_find(rings, std::ranges::not_equal_to{}) == rings.end();
     const std::string ring = alike && !rings.empty() ? rings.front() : "";
     const bool known = ring.starts_with("all") || ring == "a2a";
-    unless_one("cp-comm-type", context == 1 || ring == "p2p" || known ? 1 : 2);
+    const std::int64_t ulysses = ring == "a2a+p2p" ? ulysses_of(context) : 1;
+    unless_one("cp-comm-type", context == 1 || ring == "p2p" || known || ulysses > 1 ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
     const std::int64_t expert =
@@ -255,7 +269,8 @@ class Import : public ImportNotes {
       out += fmt::format("  group: {}\n", *group);
     out += fmt::format("  width: {}\n", width);
     if (tensor > 1) out += fmt::format("  tensor: {}\n", tensor);
-    if (context > 1) out += fmt::format("  context: {}\n", context);
+    if (context > 1) out += fmt::format("  context: {}\n", context / ulysses);
+    if (ulysses > 1) out += fmt::format("  ulysses: {}\n", ulysses);
     if (context > 1 && known)
       out += fmt::format("  context_exchange: {}\n", ring == "a2a" ? "all-to-all" : "all-gather");
     if (sequence && tensor > 1) out += "  sequence_parallel: true\n";
@@ -356,7 +371,8 @@ class Import : public ImportNotes {
     const std::int64_t gpus = world     ? *world
                               : counted ? product_of({*nodes, each.value_or(8)}, "GPUs")
                                         : cluster_.gpus().value_or(each.value_or(8));
-    per_node_ = each ? *each : world && nodes ? std::max<std::int64_t>(1, gpus / *nodes) : 8;
+    if (each || (world && nodes))
+      per_node_ = each ? *each : std::max<std::int64_t>(1, gpus / *nodes);
     const std::int64_t width = gpus / model_gpus;
     const bool told = world || (each && (nodes || !cluster_.gpus()));
     if (const bool divides = width > 0 && width * model_gpus == gpus; !divides && told)
@@ -548,7 +564,8 @@ class Import : public ImportNotes {
   std::string stack_;
   std::vector<Diagnostic> errors_;
   TransformerSpec shape_;
-  std::int64_t layers_ = 0, per_node_ = 8;
+  std::int64_t layers_ = 0;
+  std::optional<std::int64_t> per_node_;
 };
 
 bool is_of_megatron(const std::string& name) {

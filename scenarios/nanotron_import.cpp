@@ -148,7 +148,7 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
   ImportNotes notes(std::move(options), "", known_options("nanotron"));
   std::string model = nanotron_model(notes, origin, given_model);
   const Division d = nanotron_division(notes);
-  const std::string cluster_part = where.text(notes, gpus_of(d, notes), kGpusPerNode);
+  const std::string cluster_part = where.text(notes, gpus_of(d, notes), {});
   model += notes.missing("  ");
   return job_head(origin, "nanotron-config", notes) + model + division_text(d, cluster_part);
 }

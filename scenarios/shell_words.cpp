@@ -200,8 +200,11 @@ class Options {
     if (piece.folder || piece.text == "$@" || piece.text == "$*") return false;
     if (sounds_like_options(piece.text)) return true;
     const bool value = open_ && !out_.empty() && out_.back().values.empty();
-    return !value && !first_ && !name.empty() && piece.text.starts_with("$") &&
-           !piece.text.starts_with("$(") && !sounds_like_file(piece.text);
+    if (value || first_) return false;
+    // A program that trains takes options alone; what starts it takes its file, too.
+    if (of_program_) return piece.text.starts_with("$") || piece.text.starts_with("`");
+    return !name.empty() && piece.text.starts_with("$") && !piece.text.starts_with("$(") &&
+           !sounds_like_file(piece.text);
   }
 
   ScriptOption made(std::string name, const ShellText& word, const Condition& under) const {
@@ -239,6 +242,7 @@ class Options {
     const std::string text = word.shown();
     if (const char* option = option_of_launcher(text)) return add_count(option, word, under);
     if (text.ends_with(".py") || text.starts_with("python")) launcher_.clear();  // its own follow
+    if (text.ends_with(".py")) of_program_ = true;
     if (!open_) return;
     ScriptOption& option = out_.back();
     if (option.condition.empty()) option.condition = under.text;
@@ -272,7 +276,7 @@ class Options {
   const ShellMachine& machine_;
   std::vector<ScriptOption> out_;
   std::string launcher_;
-  bool open_ = false, first_ = true;
+  bool open_ = false, first_ = true, of_program_ = false;
   int depth_ = 0;
 };
 
@@ -374,9 +378,11 @@ void refuse_bundles(const ShellMachine& machine, const std::vector<ScriptOption>
     for (const ScriptOption& option : Options(machine, batch).of(launch)) {
       if (!option.bundle) continue;
       errors.push_back(option.place);
-      errors.back().message =
-          fmt::format("'{}' may hold any flags, and nothing sets it; give --define {}=VALUE",
-                      option.name, fmt::join(option.asked, "=VALUE --define "));
+      errors.back().message = fmt::format(
+          "'{}' may hold any flags, and its value is not known; give {}", option.name,
+          option.asked.empty()
+              ? "them in its place"
+              : fmt::format("--define {}=VALUE", fmt::join(option.asked, "=VALUE --define ")));
     }
   if (!errors.empty()) throw InputError(std::move(errors));
 }

@@ -102,6 +102,7 @@ struct PipelineKeys {
   Numbers width{section, "width"};
   Integer tensor{section, "tensor"};
   Integer context{section, "context"};
+  Integer ulysses{section, "ulysses"};
   Given<ContextExchange> context_exchange{section, "context_exchange"};
   Integer expert{section, "expert"};
   Integer expert_tensor{section, "expert_tensor"};

@@ -56,31 +56,44 @@ void check_division(const PipelineKeys& pipeline, const TransformerSpec& model, 
 /// the second, so that causal attention is as much work for all.
 void check_context(const PipelineKeys& pipeline, const TransformerSpec& model, const Mesh& mesh,
                    bool sequence) {
-  if (mesh.size(Axis::context) == 1) return;
+  const int context = mesh.replica_sharers();
+  if (context == 1) return;
   const std::int64_t ranks = sequence ? mesh.size(Axis::tensor) : 1;
-  if (model.seq_length % (2 * ranks * mesh.size(Axis::context)) == 0) return;
+  if (model.seq_length % (2 * ranks * context) == 0) return;
   const std::int64_t most = model.seq_length / (2 * ranks);
-  std::int64_t below = std::min<std::int64_t>(mesh.size(Axis::context), most);
+  std::int64_t below = std::min<std::int64_t>(context, most);
   while (below > 1 && model.seq_length % (2 * ranks * below) != 0) --below;
   pipeline.context.refuse(
       fmt::format("a context degree of {} does not cut a sequence of {} tokens into two equal "
                   "pieces per rank{}; the next lower one that does is {}",
-                  mesh.size(Axis::context), model.seq_length,
+                  context, model.seq_length,
                   ranks > 1 ? fmt::format(" that {} tensor ranks can divide", ranks) : "",
                   std::max<std::int64_t>(below, 1)));
 }
 
 void check_context_exchange(const PipelineKeys& pipeline, const TransformerSpec& model,
                             const Mesh& mesh) {
-  const int context = mesh.size(Axis::context);
-  if (context == 1 || pipeline.context_exchange.value != ContextExchange::all_to_all) return;
-  const std::int64_t ranks = std::int64_t{context} * mesh.size(Axis::tensor);
+  const int ulysses = mesh.size(Axis::ulysses);
+  const auto how = pipeline.context_exchange.value_or(ContextExchange::ring);
+  if (ulysses > 1 && how != ContextExchange::ring)
+    pipeline.context_exchange.refuse(
+        "beside ulysses, whose ranks exchange heads, keys and values go round: ring, or leave it "
+        "out");
+  const int context = how == ContextExchange::all_to_all ? mesh.size(Axis::context) : 1;
+  if (context == 1 && ulysses == 1) return;
+  const std::int64_t ranks = std::int64_t{context} * ulysses * mesh.size(Axis::tensor);
   const std::int64_t heads = std::min(model.num_attention_heads, model.num_query_groups);
   if (heads % ranks == 0) return;
-  pipeline.context_exchange.refuse(fmt::format(
-      "all-to-all gives each of {} ranks (tensor x context) whole heads, of which there "
-      "are {}; use ring or all-gather",
-      ranks, heads));
+  if (ulysses > 1)
+    pipeline.ulysses.refuse(fmt::format(
+        "each of {} ranks (tensor x ulysses) has whole heads, of which there are {}; use less, and "
+        "context for the rest",
+        ranks, heads));
+  else
+    pipeline.context_exchange.refuse(fmt::format(
+        "all-to-all gives each of {} ranks (tensor x context) whole heads, of which there "
+        "are {}; use ring or all-gather",
+        ranks, heads));
 }
 
 /// Costs that are given or measured say nothing of a part of a stage.
@@ -393,7 +406,8 @@ StageCostOptions cost_options(const Parallelism& job) {
           .recompute = job.recompute,
           .tensor = {job.mesh.size(Axis::tensor), job.sequence_parallel, job.transfers_divided,
                      job.tensor_overlap},
-          .context = job.mesh.size(Axis::context),
+          .context = job.mesh.replica_sharers(),
+          .ulysses = job.mesh.size(Axis::ulysses),
           .context_exchange = job.context_exchange,
           .sharding = job.sharding,
           .muon = job.muon,

@@ -60,6 +60,8 @@ std::vector<Diagnostic> titan_refusals(const Scenario& s) {
     refuse("pipeline.shard",
            "torchtitan divides weights, gradients and states (shard: weights), or nothing");
   const int context = s.mesh.size(Axis::context);
+  if (s.mesh.size(Axis::ulysses) > 1)
+    refuse("pipeline.ulysses", "torchtitan sends keys and values round, or gathers them");
   if (context > 1 && (!s.sharding.sharded() || s.sharding.group % context != 0))
     refuse("pipeline.shard",
            fmt::format("torchtitan's context ranks divide weights, too: shard: weights, in groups "

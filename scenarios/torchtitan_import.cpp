@@ -397,7 +397,8 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
   if (!titan.is_fp8())  // what a converter would do says nothing without one
     for (const std::string& option : of_fp8) notes.ignore(option);
   std::string model = titan.model();
-  const std::string cluster_part = where.text(notes, gpus_of(d, notes), kGpusPerNode);
+  const std::string cluster_part = where.text(
+      notes, gpus_of(d, notes), notes.number("nproc_per_node", "cluster.devices_per_node"));
   const auto is_on = [&](const char* name) {
     return notes.has(name, "stack") && notes.word(name, "stack") != "false";
   };

@@ -37,9 +37,11 @@ struct CommunicationByDimension {
   ByExchangeAxis<Communication> inner;
   /// The axes of exchanges inside of ops that are told: those of ranks, and others that are used.
   std::vector<Axis> axes() const {
-    std::vector<Axis> told(kInnerAxes.begin(), kInnerAxes.end());
-    for (const Axis axis : {Axis::host, Axis::data, Axis::expert})
-      if (inner[static_cast<std::size_t>(axis)].bytes > 0) told.push_back(axis);
+    std::vector<Axis> told;
+    for (const Axis axis : kExchangeAxes)
+      if (axis == Axis::tensor || axis == Axis::context ||
+          inner[static_cast<std::size_t>(axis)].bytes > 0)
+        told.push_back(axis);
     return told;
   }
   std::vector<ByExchangeAxis<double>> exposed_of_device;  ///< seconds, of exchanges inside of ops

@@ -41,7 +41,7 @@ class Durations {
       first_.push_back(row->second * stages_);
       if (added)
         add_row(input.unlike == nullptr ? input.costs : input.unlike->costs[kind], prices,
-                input.program.placement);
+                input.program);
       add_pairs(input, static_cast<int>(d), prices);
     }
   }
@@ -142,7 +142,8 @@ class Durations {
   }
 
   void add_row(const std::vector<StageCosts>& costs, const CollectivePrices& prices,
-               const Placement& placement) {
+               const Program& program) {
+    const Placement& placement = program.placement;
     for (std::uint32_t s = 0; s < costs.size(); ++s) {
       const StageCosts& c = costs[s];
       OfStage& row = times_.emplace_back();
@@ -153,6 +154,7 @@ class Durations {
         return one.seconds(segment);
       };
       if (c.drawn) {
+        invariant(c.drawn->times.size() >= program.microbatches(), "microbatches without costs");
         row.drawn = c.drawn->times.data();
         for (const PassCosts& pass : c.drawn->passes) row.passes.push_back(of_pass(pass, price));
       }

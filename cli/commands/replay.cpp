@@ -60,9 +60,8 @@ void require_memory(const Simulation& s, const RunPlan& plan) {
 ComputeChoice logical_compute(const Scenario& scenario) {
   const bool shared =
       scenario.mesh.size(Axis::tensor) > 1 || scenario.mesh.divided || scenario.mesh.expert > 1;
-  const bool real = shared && scenario.mesh.size(Axis::context) == 1 &&
-                    !scenario.transfers_divided && scenario.transformer &&
-                    scenario.transformer->family != Family::llama;
+  const bool real = shared && scenario.mesh.replica_sharers() == 1 && !scenario.transfers_divided &&
+                    scenario.transformer && scenario.transformer->family != Family::llama;
   if (!real) return ComputeChoice::stand_in;
   const auto [needed, available] = memory_need(scenario);
   return needed < available ? ComputeChoice::automatic : ComputeChoice::stand_in;

@@ -80,7 +80,7 @@ class RecipeOf {
   Recipe recipe(const std::vector<RingAttention>& rings, const Exchanges& context,
                 const Exchanges& tensor, const UnderProducts& under, const Tokens& tokens,
                 std::optional<Collective> copies) {
-    const bool rings_go = job_.context > 1 && layers_ > 0 && !rings.empty();
+    const bool rings_go = job_.ring() > 1 && layers_ > 0 && !rings.empty();
     const std::int64_t copied = copies ? copied_bytes_ : 0;
     recipe_.times =
         rings_go ? layers_ : std::max(tensor.most_calls(), under.exchanges.most_calls());
@@ -96,7 +96,7 @@ class RecipeOf {
               .bytes = copied});
     before_ = append_exchange(tensor, Collective::all_gather, Segment::kNone);
     for (const Collective what : {Collective::all_gather, Collective::all_to_all})
-      if (const auto there = append_exchange(context, what, before_, Axis::context);
+      if (const auto there = append_exchange(context, what, before_, axis_of(what));
           there != Segment::kNone)
         before_ = there;
     append_under_products(under);
@@ -113,6 +113,10 @@ class RecipeOf {
   std::int8_t append(const Segment& segment) {
     recipe_.segments.push_back(segment);
     return static_cast<std::int8_t>(recipe_.segments.size() - 1);
+  }
+  /// Returns along which axis context ranks exchange so.
+  Axis axis_of(Collective what) const {
+    return what == Collective::all_to_all && job_.ulysses > 1 ? Axis::ulysses : Axis::context;
   }
   std::int8_t append_exchange(const Exchanges& of, Collective what, std::int8_t after,
                               Axis axis = Axis::tensor) {
@@ -186,12 +190,13 @@ class RecipeOf {
 
   void append_ring(const RingAttention& ring) {
     const double attention = share_of(ring.under * forward_.attention_s);
-    append_window(attention * (job_.context - 1) / job_.context,
+    const double parts = job_.ring();
+    append_window(attention * (parts - 1) / parts,
                   {.lane = Lane::exchange,
                    .axis = Axis::context,
                    .what = Collective::all_gather,
                    .calls = ring.calls,
-                   .bytes = std::llround(ring.passed * passed_bytes(job_) * job_.context)});
+                   .bytes = std::llround(ring.passed * passed_bytes(job_) * parts)});
   }
 
   const StageJob& job_;
@@ -265,7 +270,7 @@ void add_context(const StageJob& job, Exchanges& exchanges, int layers, bool gra
     exchanges.add_calls(Collective::all_gather, all, layers);
     if (gradients) exchanges.add_calls(Collective::reduce_scatter, all, layers);
   }
-  if (job.context_exchange == ContextExchange::all_to_all) {
+  if (job.context_exchange == ContextExchange::all_to_all || job.ulysses > 1) {
     const double tokens = job.b * static_cast<double>(job.model.seq_length);
     const double queries =
         job.model.element_bytes() * tokens *

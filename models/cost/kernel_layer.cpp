@@ -106,36 +106,41 @@ bool add_experts(const StageJob& job, KernelLayer& sum) {
 
 void add_attention(const StageJob& job, KernelLayer& sum) {
   const TransformerSpec& model = job.model;
-  const double t = job.tensor.degree, head = static_cast<double>(model.head_size());
+  // Ranks that exchange heads have whole sequences of a part of them.
+  const double steps = job.ring(), t = job.tensor.degree * job.context / steps;
+  const double head = static_cast<double>(model.head_size());
   const auto kv_heads = static_cast<double>(model.num_query_groups);
-  // Context ranks attend in as many steps, each of half of the pairs of its tokens with as many.
-  const double steps = job.context;
+  // A ring attends in as many steps, each of half of the pairs of its tokens with as many.
   const double seq = static_cast<double>(model.seq_length) / steps;
   const KernelTimes& times = *job.device.kernel_times;
   const auto kind = model.latent          ? AttentionKind::mla
                     : model.form().causal ? AttentionKind::causal
                                           : AttentionKind::full;
   const auto seconds_at = [&](double length) {
-    const AttentionShape shape{job.b * steps * seq / length, length,
+    const AttentionShape shape{job.b * job.context * seq / length, length,
                                static_cast<double>(model.num_attention_heads) / t,
                                std::max(1.0, kv_heads / t), head};
     auto s = times.attention_s(kind, kernel_type(model, ProductClass::attention), shape);
     if (!s) s = times.attention_s(kind, model.compute_type, shape);  // assumed no faster
     return s;
   };
-  auto seconds = seconds_at(seq);
-  if (!seconds) return;
-  if (job.attended != 1) {
-    // Documents are as many shorter sequences as have their tokens and their pairs. They are of
-    // many lengths, so that no step from a block of a kernel to the next is seen.
+  if (!seconds_at(seq)) return;
+  // Documents, and queries with a window, are as many shorter sequences as have their tokens and
+  // their pairs. Documents are of many lengths, so that no step from a block of a kernel to the
+  // next is seen.
+  const auto seconds_of = [&](double pairs) {
+    if (pairs == 1) return *seconds_at(seq);
     constexpr double kBlock = 128;
-    const double length = std::max(kBlock, job.attended * seq);
+    const double length = std::max(kBlock, pairs * seq);
     const double low = std::floor(length / kBlock) * kBlock;
-    seconds = std::lerp(*seconds_at(low), *seconds_at(low + kBlock), (length - low) / kBlock);
-  }
-  *seconds *= steps * (1 + job.stack.product_slowdown);
-  sum.attention_s = *seconds;
-  sum.attention_backward_s = times.attention_backward * *seconds;
+    return std::lerp(*seconds_at(low), *seconds_at(low + kBlock), (length - low) / kBlock);
+  };
+  const double windowed = model.windowed_layers();
+  double seconds = (1 - windowed) * seconds_of(job.attended);
+  if (windowed > 0) seconds += windowed * seconds_of(job.attended * model.windowed_pairs());
+  seconds *= steps * (1 + job.stack.product_slowdown);
+  sum.attention_s = seconds;
+  sum.attention_backward_s = times.attention_backward * seconds;
 }
 
 /// Adds attention whose scores pass memory, as Megatron-LM's kernels without flash attention: its

@@ -28,6 +28,7 @@ struct StageJob {
         expert(options.expert),
         tensor_sum(options.tensor_sum),
         context(options.context),
+        ulysses(options.ulysses),
         context_exchange(options.context_exchange),
         b(options.microbatch_size / options.context),
         recompute(options.recompute.at(stage)),
@@ -47,6 +48,7 @@ struct StageJob {
   ExpertParallel expert;
   CollectivePrice tensor_sum;  ///< an all-reduce among the GPUs that share the stage
   int context;                 ///< ranks that divide every sequence
+  int ulysses;                 ///< of which so many exchange heads, by an axis of their own
   ContextExchange context_exchange;
   double b;  ///< sequences of a microbatch that a context rank has, may be a fraction
   Recomputation recompute;
@@ -54,6 +56,10 @@ struct StageJob {
   LayerWork again;    ///< what is computed again of a layer of which something is
   double attended;    ///< StageCostOptions::attended
 
+  /// Returns among how many ranks, or groups with whole heads, keys and values go.
+  int ring() const {
+    return context_exchange == ContextExchange::all_to_all ? 1 : context / ulysses;
+  }
   bool selective() const { return recompute.granularity == Recompute::selective; }
   /// Returns of how many of a stage's layers something is computed again.
   int layers_again(int layers) const { return selective() ? layers : recompute.recomputed(layers); }

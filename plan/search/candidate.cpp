@@ -42,7 +42,8 @@ constexpr TreatedKeys kTreated[] = {
      "global_batch_size|recompute_method|recompute_layers|rank_order|replication|placement"},
     {"pipeline", Treatment::of_given_job,
      "group|correction|accumulation_steps|vertical_sync|stashing|weight_copies|"
-     "offload|shard_group|reshard_after_forward|unshard_lookahead|expert_tensor|expert_overlap"},
+     "ulysses|offload|shard_group|reshard_after_forward|unshard_lookahead|expert_tensor|expert_"
+     "overlap"},
 };
 
 std::string why_not_planned(std::string_view key) {

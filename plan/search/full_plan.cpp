@@ -200,7 +200,7 @@ Choice choice_of(const Scenario& s) {
   shape.depth = static_cast<int>(s.shape.depth);
   shape.width = s.mesh.most();
   shape.tensor = s.mesh.size(Axis::tensor);
-  shape.context = s.mesh.size(Axis::context);
+  shape.context = s.mesh.replica_sharers();
   shape.expert = std::max(1, s.mesh.expert);
   shape.microbatch_size = s.microbatch_size;
   shape.microbatches = s.shape.microbatches_per_update;

@@ -70,7 +70,7 @@ bool is_within(const Axes& axes, const Scenario& s) {
     return std::ranges::find(list, value) != list.end();
   };
   return has(axes.schedules, s.schedule) && has(axes.tensors, s.mesh.size(Axis::tensor)) &&
-         has(axes.contexts, s.mesh.size(Axis::context)) &&
+         has(axes.contexts, s.mesh.replica_sharers()) && s.mesh.size(Axis::ulysses) == 1 &&
          has(axes.depths, static_cast<int>(s.shape.depth)) &&
          has(axes.chunks, static_cast<int>(s.shape.chunks)) &&
          (s.mesh.size(Axis::tensor) == 1 || has(axes.sequence_parallel, s.sequence_parallel)) &&

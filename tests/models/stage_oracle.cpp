@@ -135,10 +135,17 @@ struct Player {
               .again = again,
               .flops = flops,
               .compute_s = multiplied_s(executed, attention_rate(), model.attention)};
-    if (job.context > 1) {
+    // Queries, keys and values come with all tokens and leave with their own heads; gradients, too.
+    for (int call = 0; call < 4 && job.ulysses > 1; ++call)
+      steps.push_back({.module = "attention",
+                       .again = again,
+                       .group = Group::ulysses,
+                       .what = What::all_to_all,
+                       .bytes = e() * m() * (2 * q() + 2 * kv()) / t() / 4});
+    if (job.context > job.ulysses) {
       step.group = Group::context;
       step.what = What::all_gather;
-      step.bytes = job.context * pairs * 2 * e() * m() * kv() / t();
+      step.bytes = job.context / job.ulysses * pairs * 2 * e() * m() * kv() / t();
       step.hidden = true;
     }
     steps.push_back(step);
@@ -418,13 +425,15 @@ double Played::seconds(const Job& job) const {
   for (const Step& step : steps) {
     if (step.bytes == 0) {
       sum += step.compute_s;
+    } else if (step.group == Group::ulysses) {
+      sum += exchange_s(step.what, step.bytes, job.ulysses, job.context_link);
     } else if (!step.hidden) {
       sum += step.compute_s + exchange_s(step.what, step.bytes, job.tensor, job.tensor_link);
     } else {
-      const double part_s = step.compute_s / job.context;
-      const double round_s =
-          exchange_s(step.what, step.bytes, job.context, job.context_link) / (job.context - 1);
-      for (int round = 0; round + 1 < job.context; ++round) sum += std::max(part_s, round_s);
+      const int ring = job.context / job.ulysses;
+      const double part_s = step.compute_s / ring;
+      const double round_s = exchange_s(step.what, step.bytes, ring, job.context_link) / (ring - 1);
+      for (int round = 0; round + 1 < ring; ++round) sum += std::max(part_s, round_s);
       sum += part_s;
     }
   }

@@ -90,6 +90,7 @@ enum class Again : std::uint8_t { none, selective, full };
 struct Job {
   double sequences = 1;  ///< of a microbatch
   int tensor = 1, context = 1;
+  int ulysses = 1;  ///< neighbours among the context ranks that exchange heads; the rest is a ring
   bool sequence_parallel = false, divided_messages = false;
   Again again = Again::none;
   std::set<std::string> parts{"core_attn"};  ///< selective: what of a layer runs again
@@ -102,8 +103,8 @@ struct Job {
 };
 
 enum class Kind : std::uint8_t { forward, backward, input, weight };
-enum class Group : std::uint8_t { tensor, context };
-enum class What : std::uint8_t { all_reduce, all_gather, reduce_scatter };
+enum class Group : std::uint8_t { tensor, ulysses, context };
+enum class What : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
 
 /// What an op does next: it computes, exchanges, or, of a ring, both at once.
 struct Step {

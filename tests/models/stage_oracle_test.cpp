@@ -128,6 +128,7 @@ oracle::Job job_of(const Case& c) {
   job.sequences = c.options.microbatch_size;
   job.tensor = c.options.tensor.degree;
   job.context = c.options.context;
+  job.ulysses = c.options.ulysses;
   job.sequence_parallel = c.options.tensor.sequence;
   job.divided_messages = c.options.tensor.divided_messages;
   job.again = static_cast<oracle::Again>(again.granularity);
@@ -158,7 +159,9 @@ double seconds(const Case& c, std::size_t kind) {
   const double compute_s = costs.ops[kind].seconds;
   return compute_s + exposed_s(costs.ops[kind].recipe, compute_s, [&](const Segment& s) {
            const bool tensor = s.axis == Axis::tensor;
-           const int ranks = tensor ? c.options.tensor.degree : c.options.context;
+           const int ranks = tensor                    ? c.options.tensor.degree
+                             : s.axis == Axis::ulysses ? c.options.ulysses
+                                                       : c.options.context / c.options.ulysses;
            const LinkSpec& link = tensor ? c.tensor_link : c.context_link;
            const int steps = (s.what == Collective::all_reduce ? 2 : 1) * (ranks - 1);
            return steps * (s.calls * link.latency_s +
@@ -278,6 +281,7 @@ Case random_case(unsigned seed) {
   c.options.tensor.sequence = c.options.tensor.degree > 1 && r.flip();
   c.options.tensor.divided_messages = c.options.tensor.degree > 1 && r.flip();
   c.options.context = r.among<int>({1, 2, 4, 8});
+  if (r.flip()) c.options.ulysses = std::min(c.options.context, r.among<int>({1, 2, 4}));
   c.options.stack = random_stack(r);
   c.tensor_link = {r.among<double>({0, 5e-6, 1e-3}), r.between(5e9, 4e11)};
   c.context_link = {r.among<double>({0, 5e-6, 1e-3}), r.between(5e8, 1e11)};
@@ -294,12 +298,13 @@ Case random_case(unsigned seed) {
 }
 
 std::string text_of(const Case& c, unsigned seed) {
-  return fmt::format("seed {}: {} layers, stage {} of {}, t {}{}, c {}, {}, {}, stack {}, {}", seed,
-                     c.layers[c.stage], c.stage, c.layers.size(), c.options.tensor.degree,
-                     c.options.tensor.sequence ? " sequence parallel" : "", c.options.context,
-                     recompute_text(c.options.recompute), c.model.compute_type,
-                     c.options.stack.takes_layers_apart() ? "apart" : "none",
-                     c.model.flash_attention ? "flash" : "no flash");
+  return fmt::format(
+      "seed {}: {} layers, stage {} of {}, t {}{}, c {} (u {}), {}, {}, stack {}, {}", seed,
+      c.layers[c.stage], c.stage, c.layers.size(), c.options.tensor.degree,
+      c.options.tensor.sequence ? " sequence parallel" : "", c.options.context, c.options.ulysses,
+      recompute_text(c.options.recompute), c.model.compute_type,
+      c.options.stack.takes_layers_apart() ? "apart" : "none",
+      c.model.flash_attention ? "flash" : "no flash");
 }
 
 constexpr unsigned kCases = 3000;

@@ -179,6 +179,40 @@ TEST(ContextParallel, GathersKeysAndValuesOrExchangesHeads) {
   EXPECT_GT(gather.costs[1].forward_workspace_bytes, ring.costs[1].forward_workspace_bytes);
 }
 
+TEST(ContextParallel, ARingOfGroupsThatExchangeHeadsHasShortSteps) {
+  // Eight ranks: two neighbours exchange heads, four pairs send keys and values round.
+  const int c = 8, u = 2;
+  const Scenario both = scenario("context: 4, ulysses: 2"), ring = scenario("context: 8");
+  EXPECT_EQ(both.gpu_count(), ring.gpu_count());
+  EXPECT_EQ(both.costs[1].activation_bytes, ring.costs[1].activation_bytes);
+  EXPECT_EQ(both.costs[1].reduced_bytes, ring.costs[1].reduced_bytes);
+  EXPECT_DOUBLE_EQ(both.costs[1][OpKind::forward].flops, ring.costs[1][OpKind::forward].flops);
+  const double y = 2 * 2 * kTokens / c * kKeys, queries = 2 * kTokens / c * kHidden;
+  const Recipe& forward = both.costs[1][OpKind::forward].recipe;
+  EXPECT_EQ(static_cast<double>(forward.bytes(Axis::ulysses, Collective::all_to_all)),
+            kLayers * (2 * queries + y));
+  EXPECT_EQ(static_cast<double>(forward.bytes(Axis::context, Collective::all_gather)),
+            kLayers * c / u * y);
+  // Ranks of a stage are neighbours 0,1 2,3 ...; the ring goes among the first of each pair, and
+  // among the second.
+  using Groups = std::vector<std::vector<int>>;
+  EXPECT_EQ(both.mesh.groups(0, Axis::ulysses), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  EXPECT_EQ(both.mesh.groups(0, Axis::context), (Groups{{0, 2, 4, 6}, {1, 3, 5, 7}}));
+  EXPECT_EQ(both.mesh.groups(0, Axis::data), (Groups{{0, 1, 2, 3, 4, 5, 6, 7}}));
+  // Of slow links both engines say the same.
+  for (const char* rate : {"450 GB/s", "5 GB/s"}) {
+    const Scenario s = scenario("context: 4, ulysses: 2", rate);
+    EXPECT_NEAR(*iteration_time_s(simulate(s, EngineChoice::simgrid)),
+                *iteration_time_s(simulate(s, EngineChoice::exact)),
+                1e-9 * *iteration_time_s(simulate(s, EngineChoice::exact)));
+  }
+  // Ulysses alone is what all-to-all among context ranks is.
+  EXPECT_NEAR(*iteration_time_s(simulate(scenario("ulysses: 4"), EngineChoice::exact)),
+              *iteration_time_s(simulate(scenario("context: 4, context_exchange: all-to-all"),
+                                         EngineChoice::exact)),
+              1e-9);
+}
+
 TEST(ContextParallel, TakesAsLongInBothEngines) {
   std::mt19937 random{20261124};
   const auto pick = [&](const std::vector<std::string>& from) {
@@ -191,8 +225,8 @@ TEST(ContextParallel, TakesAsLongInBothEngines) {
         "cluster: {base: dgx-h100, nodes: 8}\ntransfers: " + pick({"free", "free", "overlapped"}) +
         "\nschedule: " + pick({"1f1b", "zb-h1", "interleaved-1f1b", "gpipe", "dualpipe"}) +
         "\npipeline: {stages: " + pick({"2", "4"}) +
-        ", microbatches: 8, context: " + pick({"2", "4"}) + ", tensor: " + pick({"1", "2"}) +
-        ", width: " + pick({"1", "1", "2"}) +
+        ", microbatches: 8, context: " + pick({"2", "4"}) + ", ulysses: " + pick({"1", "1", "2"}) +
+        ", tensor: " + pick({"1", "2"}) + ", width: " + pick({"1", "1", "2"}) +
         ", recompute: " + pick({"none", "selective", "full"}) +
         pick({"", ", reduction: {overlap: none}"}) + "}\n";
     const Scenario s = parse_scenario(text, "test.yaml");
@@ -238,6 +272,18 @@ TEST(ContextParallel, ExchangesWholeHeads) {
               std::string::npos)
         << error.what();
   }
+}
+
+TEST(ContextParallel, RefusesHeadsThatUlyssesCannotDivide) {
+  const std::string job =
+      "model: {base: llama-3-8b, seq_length: 131072}\ncluster: {base: dgx-h100, nodes: 8}\n"
+      "schedule: 1f1b\npipeline: {stages: 2, ";
+  EXPECT_NE(refused(job + "tensor: 2, ulysses: 8}\n")
+                .find("16 ranks (tensor x ulysses) has whole heads, of which there are 8"),
+            std::string::npos);
+  EXPECT_NE(refused(job + "context: 2, ulysses: 2, context_exchange: all-gather}\n")
+                .find("keys and values go round"),
+            std::string::npos);
 }
 
 TEST(ContextParallel, SaysWhatCannotBeDivided) {

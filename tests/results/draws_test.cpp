@@ -3,12 +3,14 @@
 // agree, memory of the GPU with most tokens, percentiles, and what is refused.
 #include "base/error.hpp"
 #include "results/samples.hpp"
+#include "results/sensitivity.hpp"
 #include "results/simulation.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -255,6 +257,19 @@ TEST(Draws, WhatComputesFasterDoesSoInEveryMicrobatch) {
   s.costs[0].for_each_compute_s([](double& seconds) { seconds /= 2; });
   EXPECT_EQ(before->passes[0].ops[0].seconds, first_s) << "others have it, too";
   EXPECT_NEAR(makespan_s(s), makespan / 2 + s.costs[0].step_s / 2, 1e-12 + 1e-9 * makespan);
+}
+
+TEST(Draws, WhatWouldHelpIsStudiedWithAsManyMicrobatchesAsItHas) {
+  const Simulation today =
+      simulate(scenario("stages: 2, microbatches: 4", "documents: {lengths: [64, 1024]}"),
+               EngineChoice::exact);
+  const auto changes = study_sensitivities(today).changes;
+  const auto longer = std::ranges::find_if(changes, [](const Sensitivity& change) {
+    return change.change.starts_with("twice the microbatches");
+  });
+  ASSERT_NE(longer, changes.end());
+  EXPECT_LT(longer->iteration_time_s, *iteration_time_s(today));
+  EXPECT_GT(longer->iteration_time_s, 0.7 * *iteration_time_s(today));
 }
 
 TEST(Draws, SamplesAreQuantilesInOrder) {

@@ -84,6 +84,30 @@ TEST(Software, SinglePrecisionTakesFourBytesANumber) {
   }
 }
 
+TEST(Software, AttentionWithAWindowTakesLessTimeByEveryStack) {
+  for (const char* stack : {"none", "megatron", "nemo", "nanotron", "torchtitan"}) {
+    const auto time = [&](const std::string& window) {
+      return *iteration_time_s(simulate(
+          parse_scenario("model: {base: llama-3.1-8b, seq_length: 32768" + window +
+                             "}\ncluster: {base: dgx-h100, nodes: 1}\nstack: " + stack +
+                             "\nschedule: 1f1b\npipeline: {stages: 1, tensor: 2, width: 4, "
+                             "microbatches: 2}\n",
+                         "test.yaml"),
+          EngineChoice::automatic));
+    };
+    const double whole = time("");
+    EXPECT_EQ(time(", sliding_window: 32768"), whole) << stack;
+    // 8192 of 32768: 7 of 16 pairs.
+    const double some = time(", sliding_window: 8192"), few = time(", sliding_window: 1024");
+    EXPECT_LT(some, 0.95 * whole) << stack;
+    EXPECT_LT(few, 0.9 * some) << stack;
+    // Every second layer alone has a window; how much of the reduction is hidden follows otherwise.
+    EXPECT_NEAR(time(", sliding_window: 1024, full_attention_every: 2"), (whole + few) / 2,
+                2e-4 * whole)
+        << stack;
+  }
+}
+
 TEST(Software, HidesTheReductionAlikeInEverySchedule) {
   const auto time = [](const std::string& schedule, const std::string& stages) {
     return *iteration_time_s(simulated(llama("schedule: " + schedule + "\n", stages)));

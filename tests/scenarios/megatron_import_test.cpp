@@ -269,6 +269,20 @@ TEST(MegatronFlags, ContextRanksExchangeInOneWayInAllLayers) {
   for (const char* each : {"all_gather all_gather p2p p2p", "p2p a2a p2p a2a"})
     EXPECT_EQ(job_of(context + each).name, "x.sh, without --cp-comm-type") << each;
   EXPECT_EQ(job_of(context + "p2p p2p").name, "x.sh");
+  const Scenario both = job_of(
+      "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-"
+      "sizes 2 4");
+  EXPECT_EQ(both.name, "x.sh");
+  EXPECT_EQ(both.mesh.size(Axis::ulysses), 2);
+  EXPECT_EQ(both.mesh.size(Axis::context), 4);
+  EXPECT_NE(megatron_arguments(both).find("--cp-comm-type a2a+p2p \\\n  "
+                                          "--hierarchical-context-parallel-sizes 2 4"),
+            std::string::npos)
+      << megatron_arguments(both);
+  EXPECT_EQ(job_of("--context-parallel-size 8 --cp-comm-type a2a+p2p "
+                   "--hierarchical-context-parallel-sizes 2 2")
+                .name,
+            "x.sh, without --cp-comm-type");
 }
 
 TEST(MegatronFlags, SelectiveRecomputationIsOfTheModulesThatAreNamed) {

@@ -146,16 +146,22 @@ TEST(MegatronScripts, LaunchersSayHowManyGpusThereAre) {
     std::int64_t gpus;
     const char* cluster;
   } kCases[] = {
-      {"mpirun -np 32 -npernode 4 python ", 32, "{base: dgx-h100, nodes: 8}"},
+      {"mpirun -np 32 -npernode 4 python ", 32,
+       "{base: dgx-h100, nodes: 8, devices_per_node: 4, inter: {nics: 4}}"},
       {"srun -n 16 --ntasks-per-node 8 python ", 16, "{base: dgx-h100, nodes: 2}"},
       {"deepspeed --include localhost:0,1,2,3 ", 4, "{base: dgx-h100, nodes: 1}"},
-      {"deepspeed --include n0:0,1@n1:2,3 ", 4, "{base: dgx-h100, nodes: 2}"},
+      {"deepspeed --include n0:0,1@n1:2,3 ", 4,
+       "{base: dgx-h100, nodes: 2, devices_per_node: 2, inter: {nics: 2}}"},
       {"accelerate launch --num_processes 16 --num_machines 2 ", 16, "{base: dgx-h100, nodes: 2}"},
       {"torchrun --standalone --nproc-per-node=gpu ", 8, "{base: dgx-h100, nodes: 1}"},
-      {"srun -N 4 -n 16 python ", 16, "{base: dgx-h100, nodes: 4}"},
-      {"#SBATCH --gres=gpu:a100:4\n#SBATCH -N 2\n", 8, "{base: dgx-a100, nodes: 2}"},
-      {"#SBATCH --gpus-per-node=h200:4\n#SBATCH -N 2\n", 8, "{base: dgx-h200, nodes: 2}"},
-      {"#SBATCH --gpus-per-node 4\n#SBATCH -N 2\n", 8, "{base: dgx-h100, nodes: 2}"},
+      {"srun -N 4 -n 16 python ", 16,
+       "{base: dgx-h100, nodes: 4, devices_per_node: 4, inter: {nics: 4}}"},
+      {"#SBATCH --gres=gpu:a100:4\n#SBATCH -N 2\n", 8,
+       "{base: dgx-a100, nodes: 2, devices_per_node: 4, inter: {nics: 4}}"},
+      {"#SBATCH --gpus-per-node=h200:4\n#SBATCH -N 2\n", 8,
+       "{base: dgx-h200, nodes: 2, devices_per_node: 4, inter: {nics: 4}}"},
+      {"#SBATCH --gpus-per-node 4\n#SBATCH -N 2\n", 8,
+       "{base: dgx-h100, nodes: 2, devices_per_node: 4, inter: {nics: 4}}"},
       {"#SBATCH --ntasks=1 --gpus-per-node=8\n", 8, "{base: dgx-h100, nodes: 1}"},
       {"#SBATCH --gpus=16\nsrun python ", 16, "{base: dgx-h100, nodes: 2}"},
       {"srun --gpus=16 --ntasks-per-node 8 python ", 16, "{base: dgx-h100, nodes: 2}"},
@@ -167,6 +173,9 @@ TEST(MegatronScripts, LaunchersSayHowManyGpusThereAre) {
       {"srun -G 16 python ", 16, "{base: dgx-h100, nodes: 2}"},
       {"#SBATCH --gpus=64 --nodes=2\ntorchrun --nnodes 2 --nproc_per_node 8 ", 16,
        "{base: dgx-h100, nodes: 2}"},
+      {"mpirun -np 4 -npernode 1 python ", 4,
+       "{base: dgx-h100, nodes: 4, devices_per_node: 1, inter: {nics: 1}, pcie: "
+       "{devices_per_switch: 1}}"},
       {"srun -n 2 torchrun --nnodes 2 --nproc_per_node 8 ", 16, "{base: dgx-h100, nodes: 2}"},
   };
   for (const auto& [launcher, gpus, cluster] : kCases) {
