@@ -11,6 +11,7 @@
 
 #include "hw/device.hpp"
 
+#include <stdexcept>
 #include <string>
 
 namespace penstock {
@@ -130,6 +131,17 @@ struct MuonSettings {
   double gradient_scale = 1;
   double kept = 1;  ///< share of the weights that decay leaves
 };
+
+/// Steps after which basis rotation finds its bases anew.
+inline constexpr std::int64_t kRotationEvery = 10;
+/// Returns the numbers that basis rotation keeps for a matrix beside its moments: of each side a
+/// mean and a basis.
+constexpr std::int64_t rotation_numbers(std::int64_t rows, std::int64_t cols) {
+  return 2 * (rows * rows + cols * cols);
+}
+constexpr std::int64_t rotation_scratch_numbers(std::int64_t rows, std::int64_t cols) {
+  return 2 * rows * cols + (rows > cols ? rows * rows : cols * cols);
+}
 
 class Math {
  public:
@@ -257,7 +269,16 @@ class Math {
   /// The step of the weights along `direction`.
   virtual void muon_step(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
                          Tensor direction) = 0;
+  /// The step of basis rotation of a matrix, all fp32. `kept` and `scratch` have the numbers that
+  /// the functions above say. Only the host has it.
+  virtual void rotated_step(std::int64_t rows, std::int64_t cols, const StepTensors& t, Tensor kept,
+                            Tensor scratch, const AdamwSettings& settings, std::int64_t step);
 };
+
+inline void Math::rotated_step(std::int64_t, std::int64_t, const StepTensors&, Tensor, Tensor,
+                               const AdamwSettings&, std::int64_t) {
+  throw std::logic_error("basis rotation is computed by the host alone");  // refused before
+}
 
 inline void Math::gemm_with(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) {
   const bool gelu_follows = e.kind == Epilogue::Kind::bias_gelu;

@@ -84,9 +84,16 @@ double delay_in_updates(const RunPlan& plan, std::uint32_t stage) {
 }
 
 std::int64_t optimizer_numbers(const OptimizerSpec& optimizer, const StageSizes& sizes) {
-  std::int64_t numbers = sizes.parameters * optimizer.moments();
+  std::int64_t numbers = sizes.parameters * optimizer.moments() + basis_numbers(optimizer, sizes);
   if (optimizer.kind != Optimizer::muon) return numbers;
   for (const WeightMatrix& m : sizes.matrices) numbers -= m.elements();
+  return numbers;
+}
+
+std::int64_t basis_numbers(const OptimizerSpec& optimizer, const StageSizes& sizes) {
+  std::int64_t numbers = 0;
+  if (optimizer.kind != Optimizer::basis_rotation) return numbers;
+  for (const WeightMatrix& m : sizes.matrices) numbers += rotation_numbers(m.rows, m.cols);
   return numbers;
 }
 
@@ -96,7 +103,11 @@ std::int64_t correction_numbers(const TrainingSpec& training, const StageSizes& 
 
 std::int64_t optimizer_scratch_bytes(const OptimizerSpec& optimizer, const StageSizes& sizes,
                                      int element_bytes) {
-  if (optimizer.kind != Optimizer::muon) return 0;
+  if (!optimizer.of_matrices()) return 0;
+  std::int64_t rotated = 0;
+  for (const WeightMatrix& m : sizes.matrices)
+    rotated = std::max(rotated, rotation_scratch_numbers(m.rows, m.cols));
+  if (optimizer.kind == Optimizer::basis_rotation) return rounded_up(rotated * 4);
   const LargestMatrix most = largest(sizes);
   return 2 * (rounded_up(most.elements * element_bytes) + rounded_up(most.square * element_bytes));
 }
@@ -117,9 +128,11 @@ OptimizerState::OptimizerState(const RunPlan& plan, std::uint32_t stage, const S
     device.math().zero(numbers * 4, {block});
     return block;
   };
-  const std::int64_t all = optimizer_numbers(plan.optimizer, sizes);
+  const std::int64_t bases = basis_numbers(plan.optimizer, sizes);
+  const std::int64_t all = optimizer_numbers(plan.optimizer, sizes) - bases;
   if (all > 0) moments_[0] = zeros(std::min(all, sizes.parameters));
   if (all > sizes.parameters) moments_[1] = zeros(all - sizes.parameters);
+  if (bases > 0) bases_ = zeros(bases);
   if (plan.training.error_feedback)
     before_ = zeros(sizes.parameters), last_ = zeros(sizes.parameters);
   const std::int64_t bytes = optimizer_scratch_bytes(plan.optimizer, sizes, element_bytes_);
@@ -128,7 +141,7 @@ OptimizerState::OptimizerState(const RunPlan& plan, std::uint32_t stage, const S
 
 std::vector<Block*> OptimizerState::blocks() const {
   std::vector<Block*> blocks;
-  for (Block* block : {moments_[0], moments_[1], before_, last_})
+  for (Block* block : {moments_[0], moments_[1], bases_, before_, last_})
     if (block != nullptr) blocks.push_back(block);
   return blocks;
 }
@@ -149,11 +162,17 @@ void OptimizerState::issue(Math& math, StepTensors t, std::int64_t step,
   if (plan_.training.clip > 0)
     math.clip(n, static_cast<float>(plan_.training.clip / mean_), t.gradient);
   std::int64_t done = 0;
-  if (plan_.optimizer.kind == Optimizer::muon) {
+  if (plan_.optimizer.of_matrices()) {
+    Tensor kept{bases_};
     for (const WeightMatrix& matrix : sizes_.matrices) {
       issue_rest(math, done, matrix.first, t, rate);
-      issue_matrix(math, matrix, part(t, matrix.first), rate);
-      t.second_moment = t.second_moment.at(-matrix.elements() * 4);  // it has none
+      if (bases_ != nullptr) {
+        issue_rotated(math, matrix, part(t, matrix.first), kept, rate);
+        kept = kept.at(rotation_numbers(matrix.rows, matrix.cols) * 4);
+      } else {
+        issue_matrix(math, matrix, part(t, matrix.first), rate);
+        t.second_moment = t.second_moment.at(-matrix.elements() * 4);  // it has none
+      }
       done = matrix.first + matrix.elements();
     }
   }
@@ -201,11 +220,25 @@ void OptimizerState::issue_rest(Math& math, std::int64_t first, std::int64_t end
   if (o.moments() < 2)
     return math.sgd_step(end - first, t,
                          {rate, mean_, o.beta1, o.weight_decay, o.kind == Optimizer::nesterov});
+  math.adamw_step(end - first, t, adamw(rate), step_);
+}
+
+AdamwSettings OptimizerState::adamw(double rate) const {
+  const OptimizerSpec& o = plan_.optimizer;
   const bool muon = o.kind == Optimizer::muon;
-  math.adamw_step(end - first, t,
-                  {rate, muon ? OptimizerSpec{}.beta1 : o.beta1, o.beta2, o.epsilon, o.weight_decay,
-                   mean_, o.kind != Optimizer::adam, o.kind == Optimizer::nadamw},
-                  step_);
+  return {rate,
+          muon ? OptimizerSpec{}.beta1 : o.beta1,
+          o.beta2,
+          o.epsilon,
+          o.weight_decay,
+          mean_,
+          o.kind != Optimizer::adam,
+          o.kind == Optimizer::nadamw};
+}
+
+void OptimizerState::issue_rotated(Math& math, const WeightMatrix& matrix, const StepTensors& t,
+                                   Tensor kept, double rate) {
+  math.rotated_step(matrix.rows, matrix.cols, t, kept, {scratch_}, adamw(rate), step_);
 }
 
 void OptimizerState::issue_matrix(Math& math, const WeightMatrix& matrix, const StepTensors& t,

@@ -13,6 +13,17 @@
 // learning rate serves for both. q, k and v are matrices by themselves; embeddings, the head and
 // vectors are AdamW's (betas 0.9 and 0.999).
 //
+// Basis rotation (Jung et al., ICML 2026, arXiv:2602.03515, algorithms 1 and 2 with both sides and
+// second moments, as the authors' optim/basis_rotation.py has them) of a matrix, with the mean
+// gradient g:
+//   L = beta2 L + (1 - beta2) g g^T,  R = beta2 R + (1 - beta2) g^T g,  m = beta1 m + (1 - beta1) g
+//   v = beta2 v + (1 - beta2) (P g S^T)^2
+//   w = (1 - lr decay) w - lr sqrt(1 - beta2^t) / (1 - beta1^t) P^T ((P m S^T) / (sqrt(v) + eps)) S
+// The rows of P and of S are the eigenvectors of L and of R, the largest eigenvalue first: at the
+// first step exactly; at each tenth step they are sorted by the diagonal of P L P^T, v with them,
+// and become those of the QR decomposition of L P^T. The same matrices and the same AdamW beside
+// them as Muon's.
+//
 // Weights predicted (after SpecTrain: Chen et al., arXiv:1809.02839, section 3): the ops use,
 // instead of version u, W(u) + s (W(u) - W(u-1)), what W will be at their update, s updates later,
 // if it goes on as it went: for momentum SGD W(u) - s lr v, the paper's. s is the delay of the
@@ -38,6 +49,8 @@ double delay_in_updates(const RunPlan& plan, std::uint32_t stage);
 
 /// Numbers of 4 bytes that the optimizer keeps for a stage, masters beside working weights apart.
 std::int64_t optimizer_numbers(const OptimizerSpec& optimizer, const StageSizes& sizes);
+/// Those of them that are not moments: means and bases of basis rotation.
+std::int64_t basis_numbers(const OptimizerSpec& optimizer, const StageSizes& sizes);
 /// Numbers of 4 bytes that corrections of its steps keep beside them.
 std::int64_t correction_numbers(const TrainingSpec& training, const StageSizes& sizes);
 
@@ -67,6 +80,9 @@ class OptimizerState {
   void correct(Math& math, Tensor weights) const;
   void issue_rest(Math& math, std::int64_t first, std::int64_t end, StepTensors t, double rate);
   void issue_matrix(Math& math, const WeightMatrix& matrix, const StepTensors& t, double rate);
+  void issue_rotated(Math& math, const WeightMatrix& matrix, const StepTensors& t, Tensor kept,
+                     double rate);
+  AdamwSettings adamw(double rate) const;
   StepTensors part(const StepTensors& t, std::int64_t first) const;
   bool mixed() const { return element_bytes_ != 4; }
 
@@ -78,6 +94,7 @@ class OptimizerState {
   double mean_ = 1;
   std::int64_t step_ = 0;
   Block* moments_[2] = {nullptr, nullptr};
+  Block* bases_ = nullptr;
   Block* scratch_ = nullptr;
   Block* before_ = nullptr;  // weights, and from then on the step: of error feedback
   Block* last_ = nullptr;    // the step before

@@ -49,6 +49,12 @@ std::unique_ptr<Stage> make_stage(const RunPlan& plan, std::uint32_t stage, int 
 
 namespace {
 
+std::string whole_matrices(const RunPlan& plan) {
+  return plan.optimizer.kind == OptimizerSpec::Kind::muon
+             ? "Muon needs whole matrices, and "
+             : "basis_rotation needs whole matrices, and ";
+}
+
 /// Adds why replicas cannot divide the stages of a plan.
 void add_why_not_divided(const RunPlan& plan, std::vector<std::string>& why) {
   const Program& p = plan.program;
@@ -65,8 +71,8 @@ void add_why_not_divided(const RunPlan& plan, std::vector<std::string>& why) {
                                      plan.sharding.sharers));
   if (plan.sharding.lookahead != 1)
     why.push_back(with + "one unit gathered ahead (unshard_lookahead: 1)");
-  if (plan.optimizer.kind == OptimizerSpec::Kind::muon)
-    why.emplace_back("Muon needs whole matrices, and each replica has a part of them");
+  if (plan.optimizer.of_matrices())
+    why.push_back(whole_matrices(plan) + "each replica has a part of them");
   if (plan.training.clip > 0)
     why.emplace_back("a norm that is clipped would be that of one replica's part");
   for (std::size_t s = 0; divides_weights(plan) && s < plan.layers.size(); ++s) {
@@ -111,8 +117,8 @@ std::vector<std::string> why_not_computable(const RunPlan& plan) {
         "unlike numbers of replicas that split microbatches are executed without "
         "sequence_parallel, post-validation and backwards of several microbatches");
   if (plan.division.tensor > 1) {
-    if (plan.optimizer.kind == OptimizerSpec::Kind::muon)
-      why.emplace_back("Muon needs whole matrices, and each tensor rank has a part of them");
+    if (plan.optimizer.of_matrices())
+      why.push_back(whole_matrices(plan) + "each tensor rank has a part of them");
     if (plan.training.clip > 0)
       why.emplace_back("a norm that is clipped would be that of one tensor rank's part");
     if (waits_for_no_other(plan))

@@ -5,7 +5,7 @@
 #include "models/cost/kept.hpp"
 #include "models/cost/seconds.hpp"
 #include "models/cost/sharding.hpp"
-#include "models/muon.hpp"
+#include "models/matrix_optimizers.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -332,19 +332,24 @@ class StageModel {
   PartParameters parameters_;
 };
 
-void set_muon(const LayerKinds& kinds, const LayerSpan& stage, const DeviceSpec& device,
-              const StageCostOptions& options, StageCosts& costs) {
+void set_matrix_optimizer(const LayerKinds& kinds, const LayerSpan& stage, const DeviceSpec& device,
+                          const StageCostOptions& options, StageCosts& costs) {
+  if (!OptimizerSpec{options.optimizer}.of_matrices()) return;
   const std::vector<LayerCount> counts = kinds.counts(stage, {});
-  std::vector<MuonMatrix> matrices;
+  std::vector<LayerMatrix> matrices;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i].layers == 0) continue;
     const LayerKinds::Kind& kind = kinds.all()[i];
     const auto of_kind =
-        muon_matrices(kind.model, kind.layer, options.tensor, options.expert, counts[i].layers);
+        layer_matrices(kind.model, kind.layer, options.tensor, options.expert, counts[i].layers);
     matrices.insert(matrices.end(), of_kind.begin(), of_kind.end());
   }
-  use_muon(costs, kinds.model(), device, matrices, options.tensor,
-           options.sharding.optimizer_shards());
+  const bool in_pieces = options.sharding.what > Sharded::optimizer;
+  const MatrixStep step{matrices, device, options.tensor, options.sharding.optimizer_shards(),
+                        in_pieces ? options.matrix_exchange : CollectivePrice{}};
+  if (options.optimizer == OptimizerSpec::Kind::muon) use_muon(costs, kinds.model(), step);
+  if (options.optimizer == OptimizerSpec::Kind::basis_rotation)
+    use_basis_rotation(costs, kinds.model(), step);
 }
 
 }  // namespace
@@ -391,7 +396,7 @@ StageCoster::~StageCoster() = default;
 
 StageCosts StageCoster::costs(const LayerSpan& stage) const {
   StageCosts costs = parts_->stages.costs(stage);
-  if (parts_->options.muon) set_muon(parts_->kinds, stage, parts_->device, parts_->options, costs);
+  set_matrix_optimizer(parts_->kinds, stage, parts_->device, parts_->options, costs);
   return costs;
 }
 
@@ -404,7 +409,7 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
   for (const LayerSpan& stage : spans_of_stages(layers)) {
     const std::size_t i = costs.size();
     costs.push_back(StageModel(kinds, devices[i], options, i).costs(stage));
-    if (options.muon) set_muon(kinds, stage, devices[i], options, costs.back());
+    set_matrix_optimizer(kinds, stage, devices[i], options, costs.back());
   }
   return costs;
 }

@@ -45,6 +45,7 @@
 #include "models/sharding.hpp"
 #include "models/stack.hpp"
 #include "models/topology.hpp"
+#include "models/training.hpp"
 #include "models/transformer.hpp"
 #include "program/transfer.hpp"
 #include "program/vocabulary.hpp"
@@ -66,7 +67,9 @@ struct StageCostOptions {
   /// With weights gathered after the step, a reduce-scatter of gradients and an all-gather of
   /// weights replace the all-reduce; each counts half of its bytes in `reduced_bytes`.
   Sharding sharding = {};
-  bool muon = false;  ///< the optimizer is Muon (models/muon.hpp), else Adam
+  /// Of those that take whole matrices (models/matrix_optimizers.hpp); the others are Adam.
+  OptimizerSpec::Kind optimizer = OptimizerSpec::Kind::adamw;
+  CollectivePrice matrix_exchange = {};  ///< an all-to-all among the replicas that divide states
   StackSpec stack = {};
   CollectivePrice tensor_sum = {};  ///< an all-reduce among the tensor ranks
   ExpertParallel expert = {};

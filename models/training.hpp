@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the weights of a run are trained: optimizer, learning rate over the updates, data. Only what
-// executes looks at it (replay, train), but for Muon, whose step costs time and whose state is
-// smaller (models/muon.hpp).
+// executes looks at it (replay, train), but for the optimizers that take whole matrices, whose
+// step costs time and whose state is another (models/matrix_optimizers.hpp).
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,22 @@ struct OptimizerSpec {
     adamw,     ///< Loshchilov and Hutter, ICLR'19: decoupled weight decay
     nadamw,    ///< the same look-ahead with AdamW: PyTorch's NAdam (Dozat, 2016), decoupled decay
     muon,      ///< matrices orthogonalized (Jordan et al., 2024), all else by AdamW
+    basis_rotation,  ///< AdamW of matrices in a basis of their own (Jung et al., ICML'26)
   } kind = Kind::sgd;
   double learning_rate = 0.01;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
 
+  /// Does a step need whole matrices?
+  bool of_matrices() const { return kind == Kind::muon || kind == Kind::basis_rotation; }
   /// Numbers it keeps for each weight; Muon keeps one of two for the matrices that it
-  /// orthogonalizes.
+  /// orthogonalizes, basis rotation keeps more for them.
   int moments() const {
     if (kind == Kind::sgd) return 0;
     return kind == Kind::momentum || kind == Kind::nesterov ? 1 : 2;
   }
 };
-inline constexpr std::string_view kOptimizerNames[] = {"sgd",   "momentum", "nesterov", "adam",
-                                                       "adamw", "nadamw",   "muon"};
+inline constexpr std::string_view kOptimizerNames[] = {
+    "sgd", "momentum", "nesterov", "adam", "adamw", "nadamw", "muon", "basis_rotation"};
 
 struct TrainingSpec {
   enum class Problem : std::uint8_t {

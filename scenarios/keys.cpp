@@ -826,19 +826,20 @@ const std::vector<KeyRow>& table() {
        "CUDA context, kernels and communicators of a process; default: the device's", D::bytes},
 
       {"training", "optimizer", T::choice,
-       "sgd, momentum, nesterov, adam, adamw, nadamw, muon; default: adamw of a model by shape, "
-       "else sgd. nesterov and nadamw look ahead for delayed gradients (Ajanthan et al., ICML'25); "
-       "muon (Jordan et al., 2024) orthogonalizes matrices, all else is adamw's: its step costs "
-       "time and its state is smaller in simulation, too",
-       "sgd|momentum|nesterov|adam|adamw|nadamw|muon"},
+       "sgd, momentum, nesterov, adam, adamw, nadamw, muon, basis_rotation; default: adamw of a "
+       "model by shape, else sgd. nesterov and nadamw look ahead for delayed gradients (Ajanthan "
+       "et al., ICML'25); muon (Jordan et al., 2024) orthogonalizes matrices, and basis_rotation "
+       "(Jung et al., ICML'26) steps in their eigenvectors; all else is adamw's. Of both, steps "
+       "cost time and states have their sizes in simulation, too",
+       "sgd|momentum|nesterov|adam|adamw|nadamw|muon|basis_rotation"},
       {"training", "learning_rate", T::quantity,
-       "default 0.001 (adam, adamw, nadamw, muon), else 0.01"},
+       "default 0.001 (adam, adamw, nadamw, muon, basis_rotation), else 0.01"},
       {"training", "momentum", T::quantity,
-       "of momentum and muon, or the share of the mean gradient kept by adam and adamw (beta1); "
-       "default 0.9; muon 0.95; nesterov and nadamw 0.99"},
+       "of momentum and muon, or the share of the mean gradient kept by adam, adamw and "
+       "basis_rotation (beta1); default 0.9; muon 0.95; nesterov and nadamw 0.99"},
       {"training", "weight_decay", T::quantity,
-       "times the learning rate off the weights (adamw, nadamw, muon), else added to the gradient "
-       "times the weights; default 0.01 (adamw, nadamw, muon), else 0"},
+       "times the learning rate off the weights (adamw, nadamw, muon, basis_rotation), else added "
+       "to the gradient times the weights; default 0.01 of these four, else 0"},
       {"training", "warmup", T::integer,
        "updates in which the learning rate rises linearly; default 0"},
       {"training", "decay", T::choice,

@@ -401,6 +401,11 @@ Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cl
   job.mesh.gpus = gpus_of(spec.pipeline, job, cluster);
   if (job.mesh.size(Axis::tensor) > 1 && !job.mesh.gpus.empty())
     job.tensor_sum = price({}, job.mesh.groups(0, Axis::tensor), cluster);
+  const Sharding& sharding = job.sharding;
+  if (OptimizerSpec{job.optimizer_kind}.of_matrices() && sharding.what > Sharded::optimizer &&
+      sharding.group > 1 && !job.mesh.gpus.empty())
+    job.matrix_exchange = price({Collective::all_to_all},
+                                cut_into(job.mesh.groups(0, Axis::data), sharding.group), cluster);
   return job;
 }
 
@@ -474,7 +479,7 @@ Scenario resolve(const Specification& spec) {
   Cluster cluster = cluster_of(spec, job);
   PerturbationSpec perturbations = perturbations_of(spec, job);
   auto [optimizer, training] = training_of(spec, job.shape.batches);
-  job.muon = optimizer.kind == OptimizerSpec::Kind::muon;
+  job.optimizer_kind = optimizer.kind;
   check_layer_profile(spec, job);
   check_devices(spec, cluster);
   check_given_costs(spec, job);

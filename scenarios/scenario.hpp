@@ -28,8 +28,9 @@ inline constexpr double kBytesPerOp = 64;
 
 /// How the work is divided: the schedule, its shape, the mesh of GPUs, and what these share.
 struct Parallelism {
-  StackSpec stack{};             ///< the software that runs it
-  CollectivePrice tensor_sum{};  ///< an all-reduce among the tensor ranks of a stage
+  StackSpec stack{};                  ///< the software that runs it
+  CollectivePrice tensor_sum{};       ///< an all-reduce among the tensor ranks of a stage
+  CollectivePrice matrix_exchange{};  ///< an all-to-all among those that divide weights' states
   const Schedule* schedule = nullptr;
   std::shared_ptr<const Schedule> own_schedule{};  ///< where it is the user's own
   ScheduleShape shape{};
@@ -42,7 +43,7 @@ struct Parallelism {
   bool tensor_overlap = false;     ///< sequence parallelism's exchanges go beside products
   bool transfers_divided = false;  ///< tensor ranks send parts of messages, which are then gathered
   Sharding sharding{};             ///< of weights, gradients and states among their sharers
-  bool muon = false;               ///< the optimizer whose step and state cost something is Muon
+  OptimizerSpec::Kind optimizer_kind = OptimizerSpec::Kind::adamw;  ///< whose steps take time
   std::optional<RoutingSpec> routing{};      ///< of tokens to experts; none: to all as many
   std::optional<DocumentsSpec> documents{};  ///< in sequences; none: each is one
 

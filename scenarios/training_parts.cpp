@@ -21,7 +21,7 @@ OptimizerSpec optimizer_of(const Specification& spec) {
       keys.problem.value_or(TrainingSpec::Problem::model) == TrainingSpec::Problem::model;
   OptimizerSpec o;
   o.kind = keys.optimizer.value_or(by_shape ? Kind::adamw : Kind::sgd);
-  const bool decoupled = o.kind == Kind::adamw || o.kind == Kind::nadamw || o.kind == Kind::muon;
+  const bool decoupled = o.kind == Kind::adamw || o.kind == Kind::nadamw || o.of_matrices();
   const bool looks_ahead = o.kind == Kind::nesterov || o.kind == Kind::nadamw;
   o.learning_rate = keys.learning_rate.value_or(decoupled || o.kind == Kind::adam ? 1e-3 : 1e-2);
   o.beta1 = keys.momentum.value_or(looks_ahead ? 0.99 : o.kind == Kind::muon ? 0.95 : o.beta1);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Math on the host, in fp32: OpenBLAS for matrix products, the row kernels for the rest.
 //
-// Every call hands a closure to the compute queue; tensors' memory is looked up when it runs. BLAS
-// runs in the thread of the queue, with no threads of its own, so results do not vary.
+// Every call hands a closure to the compute queue, if there is one; tensors' memory is looked up
+// when it runs. BLAS runs in the thread of the queue, with no threads of its own, so results do not
+// vary.
 #pragma once
 
 #include "hw/math.hpp"
@@ -16,6 +17,8 @@ class HostMath : public Math {
   using Enqueue = std::function<void(std::function<void()>)>;
   /// `enqueue` puts work on the compute queue, to be run in this order.
   explicit HostMath(Enqueue enqueue);
+  /// Computes at once.
+  HostMath() : HostMath(Enqueue()) {}
 
   int element_bytes() const override { return 4; }
   void gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c) override;
@@ -77,9 +80,14 @@ class HostMath : public Math {
                       Tensor direction) override;
   void muon_step(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
                  Tensor direction) override;
+  void rotated_step(std::int64_t rows, std::int64_t cols, const StepTensors& t, Tensor kept,
+                    Tensor scratch, const AdamwSettings& settings, std::int64_t step) override;
 
  private:
-  Enqueue enqueue_;
+  template <class Work>
+  void issue(Work work);
+
+  Enqueue enqueue_;  // empty: the caller computes, and nothing is allocated for it
 };
 
 /// Throws SystemError when an OpenBLAS that calls itself so (openblas_get_parallel) cannot be

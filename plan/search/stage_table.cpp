@@ -168,7 +168,7 @@ StageCosts StageTable::costs(int first, int count) {
                          .context = key_.context,
                          .context_exchange = base.context_exchange,
                          .sharding = sharding(),
-                         .muon = base.muon,
+                         .optimizer = base.optimizer_kind,
                          .stack = stack_,
                          .expert = {key_.expert, 1, base.mesh.routing.narrow}});
   return coster_->costs({first, count, first == 0, first + count == layers_});

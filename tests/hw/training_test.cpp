@@ -17,6 +17,8 @@
 #include <filesystem>
 #include <functional>
 #include <numbers>
+#include <numeric>
+#include <tuple>
 
 namespace penstock {
 namespace {
@@ -279,39 +281,44 @@ Taken before_the_latest(const History& w, std::uint32_t k) {
 
 /// 2BW of three stages with this optimizer, against the step by hand.
 void expect_step(OptimizerSpec::Kind kind, double rate, double momentum, double decay,
-                 const Step& step) {
-  constexpr std::uint32_t updates = 12;
-  RunPlan plan = linear_plan({"pipedream-2bw", {3, kMicrobatches, updates}}, 3);
+                 const Step& step, std::int64_t rows = 3, std::uint32_t updates = 12,
+                 double epsilon = 1e-8) {
+  RunPlan plan = linear_plan({"pipedream-2bw", {3, kMicrobatches, updates}}, rows);
   plan.optimizer.kind = kind;
   plan.optimizer.learning_rate = rate;
   plan.optimizer.beta1 = momentum;
   plan.optimizer.weight_decay = decay;
-  const History right = by_hand(3, kMicrobatches, updates, 3, before_the_latest, step);
+  plan.optimizer.epsilon = epsilon;
+  const History right =
+      by_hand(3, kMicrobatches, updates, static_cast<std::size_t>(rows), before_the_latest, step);
   expect_alike(trained(plan), right, initial(3));
   EXPECT_EQ(run_alone(plan, unpaced()).weights_equal, true);
 }
 
+/// a b, either of which may be taken transposed.
+Matrix product(const Matrix& a, const Matrix& b, bool transpose_a = false,
+               bool transpose_b = false) {
+  Matrix sum(a.size(), 0.0);
+  for (std::size_t i = 0; i < kWidth; ++i) {
+    for (std::size_t j = 0; j < kWidth; ++j) {
+      for (std::size_t k = 0; k < kWidth; ++k)
+        sum[i * kWidth + j] += (transpose_a ? a[k * kWidth + i] : a[i * kWidth + k]) *
+                               (transpose_b ? b[j * kWidth + k] : b[k * kWidth + j]);
+    }
+  }
+  return sum;
+}
+
 /// The published loop, in the order in which it is published.
 Matrix newton_schulz(Matrix x) {
-  const auto product = [](const Matrix& a, const Matrix& b, bool transposed) {
-    Matrix sum(a.size(), 0.0);
-    for (std::size_t i = 0; i < kWidth; ++i) {
-      for (std::size_t j = 0; j < kWidth; ++j) {
-        for (std::size_t k = 0; k < kWidth; ++k)
-          sum[i * kWidth + j] +=
-              a[i * kWidth + k] * (transposed ? b[j * kWidth + k] : b[k * kWidth + j]);
-      }
-    }
-    return sum;
-  };
   double squares = 0;
   for (const double v : x) squares += v * v;
   for (double& v : x) v /= std::sqrt(squares) + 1e-7;
   for (int i = 0; i < 5; ++i) {
-    const Matrix a = product(x, x, true), aa = product(a, a, false);
+    const Matrix a = product(x, x, false, true), aa = product(a, a);
     Matrix b = a;
     for (std::size_t j = 0; j < b.size(); ++j) b[j] = -4.7750 * a[j] + 2.0315 * aa[j];
-    const Matrix bx = product(b, x, false);
+    const Matrix bx = product(b, x);
     for (std::size_t j = 0; j < x.size(); ++j) x[j] = 3.4445 * x[j] + bx[j];
   }
   return x;
@@ -332,6 +339,116 @@ TEST(Recurrence, MuonStepsAlongTheOrthogonalizedMomentum) {
                   change[i] = -rate * (0.2 * std::sqrt(8.0) * change[i] + decay * w[i]);
                 return change;
               });
+}
+
+/// A symmetric matrix's eigenvectors as columns, the largest eigenvalue first, by Jacobi's
+/// rotations of rows and columns.
+Matrix eigenvectors(Matrix a) {
+  Matrix q(a.size(), 0.0);
+  for (std::size_t i = 0; i < kWidth; ++i) q[i * kWidth + i] = 1;
+  for (int sweep = 0; sweep < 60; ++sweep) {
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      for (std::size_t j = i + 1; j < kWidth; ++j) {
+        const double angle =
+            std::atan2(2 * a[i * kWidth + j], a[j * kWidth + j] - a[i * kWidth + i]) / 2;
+        const double c = std::cos(angle), s = std::sin(angle);
+        const auto turn = [&](Matrix& m, std::size_t step, std::size_t next) {
+          for (std::size_t k = 0; k < kWidth; ++k) {
+            double &x = m[i * step + k * next], &y = m[j * step + k * next];
+            std::tie(x, y) = std::pair{c * x - s * y, s * x + c * y};
+          }
+        };
+        turn(a, kWidth, 1);
+        turn(a, 1, kWidth);
+        turn(q, 1, kWidth);
+      }
+    }
+  }
+  std::vector<std::size_t> order(kWidth);
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, std::greater<>(), [&](std::size_t i) { return a[i * kWidth + i]; });
+  Matrix sorted(q.size());
+  for (std::size_t k = 0; k < q.size(); ++k) sorted[k] = q[k / kWidth * kWidth + order[k % kWidth]];
+  return sorted;
+}
+
+/// Makes the columns orthonormal, each of what those before leave of it (Gram and Schmidt).
+void orthonormalize(Matrix& a) {
+  for (std::size_t j = 0; j < kWidth; ++j) {
+    double squares = 0;
+    for (std::size_t i = 0; i <= j; ++i) {
+      double along = 0;
+      for (std::size_t k = 0; k < kWidth; ++k) along += a[k * kWidth + i] * a[k * kWidth + j];
+      for (std::size_t k = 0; i < j && k < kWidth; ++k)
+        a[k * kWidth + j] -= along * a[k * kWidth + i];
+      squares = along;
+    }
+    for (std::size_t k = 0; k < kWidth; ++k) a[k * kWidth + j] /= std::sqrt(squares);
+  }
+}
+
+// Jung et al., ICML'26, with columns for eigenvectors and Q_L^T G Q_R for a rotated gradient. At
+// the tenth and the twentieth step the bases are renewed. The first gradient is diagonal in its
+// bases, where fp32 leaves 1e-8 of it beside the diagonal: an epsilon far above that keeps this out
+// of the step.
+TEST(Recurrence, BasisRotationIsAdamInTheEigenvectorsOfBothSides) {
+  constexpr double rate = 0.02, beta1 = 0.9, beta2 = 0.999, decay = 0.1, epsilon = 1e-4;
+  constexpr std::uint32_t updates = 24, rows = 8;
+  struct State {
+    Matrix m, v, left, right, left_basis, right_basis;
+  };
+  const Matrix zeros(kWidth * kWidth, 0.0);
+  std::vector<State> states(3, {zeros, zeros, zeros, zeros, {}, {}});
+  int moved = 0;
+  const auto renew = [&](const Matrix& mean, Matrix& basis, Matrix& v, bool by_rows) {
+    const Matrix sizes = product(product(basis, mean, true, false), basis);
+    std::vector<std::size_t> order(kWidth);
+    std::iota(order.begin(), order.end(), 0U);
+    std::ranges::sort(order, std::greater<>(),
+                      [&](std::size_t i) { return sizes[i * kWidth + i]; });
+    const Matrix old = basis, before = v;
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      for (std::size_t j = 0; j < kWidth; ++j) {
+        basis[i * kWidth + j] = old[i * kWidth + order[j]];
+        v[i * kWidth + j] = by_rows ? before[order[i] * kWidth + j] : before[i * kWidth + order[j]];
+      }
+      moved += order[i] != i;
+    }
+    basis = product(mean, basis);
+    orthonormalize(basis);
+  };
+  const Step step = [&](std::size_t stage, std::uint32_t update, const Matrix& w, const Matrix& g) {
+    State& s = states[stage];
+    const Matrix left = product(g, g, false, true), right = product(g, g, true, false);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      s.left[i] += (1 - beta2) * (left[i] - s.left[i]);
+      s.right[i] += (1 - beta2) * (right[i] - s.right[i]);
+    }
+    const int t = static_cast<int>(update) + 1;
+    if (t == 1) s.left_basis = eigenvectors(s.left), s.right_basis = eigenvectors(s.right);
+    if (t % 10 == 0) {
+      renew(s.left, s.left_basis, s.v, true);
+      renew(s.right, s.right_basis, s.v, false);
+    }
+    const auto rotated = [&](const Matrix& x) {
+      return product(product(s.left_basis, x, true, false), s.right_basis);
+    };
+    const Matrix turned = rotated(g);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      s.m[i] = beta1 * s.m[i] + (1 - beta1) * g[i];
+      s.v[i] = beta2 * s.v[i] + (1 - beta2) * turned[i] * turned[i];
+    }
+    Matrix change = rotated(s.m);
+    for (std::size_t i = 0; i < g.size(); ++i) change[i] /= std::sqrt(s.v[i]) + epsilon;
+    change = product(product(s.left_basis, change), s.right_basis, false, true);
+    const double size = std::sqrt(1 - std::pow(beta2, t)) / (1 - std::pow(beta1, t));
+    for (std::size_t i = 0; i < g.size(); ++i)
+      change[i] = -rate * (size * change[i] + decay * w[i]);
+    return change;
+  };
+  expect_step(OptimizerSpec::Kind::basis_rotation, rate, beta1, decay, step, rows, updates,
+              epsilon);
+  EXPECT_GT(moved, 0) << "no vector changed its place";
 }
 
 // Ajanthan et al., ICML'25: d = beta (w(t) - w(t-1)), w(t+1) = w(t) + d - lr (1 - beta) g, with the
@@ -496,7 +613,7 @@ TrainingCurve curve_of(const RunPlan& plan, const TrainingOptions& options = {})
 TEST(Training, EndsWithTheWeightsOfThePipeline) {
   using Kind = OptimizerSpec::Kind;
   for (const Kind kind : {Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw,
-                          Kind::nadamw, Kind::muon}) {
+                          Kind::nadamw, Kind::muon, Kind::basis_rotation}) {
     RunPlan plan = plan_of({"pipedream-2bw", {3, 3, 4}});
     make_transformer(plan, Recompute::none);
     plan.optimizer.kind = kind;
@@ -526,7 +643,7 @@ TEST(Training, EveryCorrectionEndsWithTheWeightsOfThePipeline) {
   for (const char* schedule : {"pipedream", "pipedream-2bw", "pipemare"}) {
     const bool one = std::string(schedule) == "pipedream";
     for (const Kind kind : {Kind::sgd, Kind::momentum, Kind::nesterov, Kind::adam, Kind::adamw,
-                            Kind::nadamw, Kind::muon}) {
+                            Kind::nadamw, Kind::muon, Kind::basis_rotation}) {
       std::vector<std::string> digests;
       for (const auto& correct : corrections) {
         RunPlan plan = linear_plan({schedule, {4, one ? 1U : 4U, 6}}, 3);
@@ -556,7 +673,10 @@ TEST(Training, GoesOnFromACheckpointWithTheSameBits) {
   for (const char* schedule : {"pipedream", "pipemare", "pipedream-2bw"}) {
     RunPlan plan = plan_of({schedule, shape_of(schedule, 3, 3, 6)});
     const bool predicted = std::string(schedule) == "pipedream-2bw";
-    plan.optimizer.kind = predicted ? OptimizerSpec::Kind::muon : OptimizerSpec::Kind::adam;
+    plan.optimizer.kind = predicted ? OptimizerSpec::Kind::muon
+                          : std::string(schedule) == "pipemare"
+                              ? OptimizerSpec::Kind::basis_rotation
+                              : OptimizerSpec::Kind::adam;
     plan.training.predicted = predicted;
     const TrainingCurve whole = curve_of(plan);
     int left = 3;

@@ -2,7 +2,7 @@
 // Layers of experts and of latent attention against sums worked out by hand, and stages whose
 // layers are of two kinds.
 #include "models/layer/module.hpp"
-#include "models/muon.hpp"
+#include "models/matrix_optimizers.hpp"
 #include "models/stage_costs.hpp"
 #include "tests/models/hand_made.hpp"
 
@@ -256,7 +256,7 @@ TEST(Experts, KeepInFewBitsWhatActivationsReadAndAttentionMade) {
 TEST(Experts, AreMatricesOfMuonEachOnItsOwn) {
   double elements = 0;
   int count = 0;
-  for (const MuonMatrix& m : muon_matrices(mixture(), Layer(mixture()), {}, {4, 1})) {
+  for (const LayerMatrix& m : layer_matrices(mixture(), Layer(mixture()), {}, {4, 1})) {
     elements += m.count * m.elements();
     count += m.count;
   }

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step of basis rotation for one matrix on the host; hw/optimizer_step.hpp has the formulas.
+//
+// The eigenvectors of the first means are the singular vectors of the first gradient, which
+// one-sided Jacobi rotations find (Hestenes, 1958) in fp64; where the matrix is not square, the
+// vectors of the null space complete them. QR decompositions are Householder's. Results depend on
+// operands alone: every sum has one order.
+#pragma once
+
+#include "hw/host/wide.hpp"
+
+namespace penstock {
+
+/// A matrix of rows x cols, and what its step works on.
+struct RotatedMatrix {
+  std::int64_t rows, cols;
+  const float* master_in;
+  float* master_out;
+  float* gradient;
+  float *first_moment, *second_moment;
+  float* kept;     ///< rotation_numbers() of them, zeros before the first step
+  float* scratch;  ///< rotation_scratch_numbers()
+};
+
+/// Zeroes the gradient. `step` counts from 1; `f.rate`, `f.kept` are of this step.
+void rotated_step(const RotatedMatrix& matrix, const wide::Adamw& f, std::int64_t step);
+
+}  // namespace penstock
