@@ -57,6 +57,9 @@ class Device {
   /// Work issued on `queue` from now on runs after `event`.
   virtual void wait(Queue queue, const Event& event) = 0;
 
+  /// Waits until all that was issued on `queue` has run. Throws what stopped the run.
+  virtual void wait_for(Queue queue) { record(queue)->time_s(); }
+
   /// Stream-ordered: valid on `queue` from here on. Contents are undefined. Running out of memory
   /// stops the run with a SystemError that names the device and the bytes.
   virtual Block* allocate(Queue queue, std::int64_t bytes) = 0;

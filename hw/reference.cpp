@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory_resource>
 #include <numeric>
 
 namespace penstock {
@@ -112,6 +113,7 @@ struct SequentialRun::State {
   }
 
   using Key = std::pair<std::size_t, std::uint32_t>;  // number of a part, microbatch
+  using Blocks = std::pmr::map<Key, Block*>;
 
   std::size_t stages() const { return first_.size(); }
   std::size_t ranks_of_stage(std::size_t s) const {
@@ -135,19 +137,19 @@ struct SequentialRun::State {
   /// In the order in which replicas make them, each with the weights that it had.
   void run_lone_update(std::uint32_t update) {
     lone_version_ = plan_.lone_updates[update].version;
-    for (const std::uint32_t k : microbatches_of(update)) run_microbatch(k);
+    each_microbatch(update, [&](std::uint32_t k) { run_microbatch(k); });
     for (const auto& part : parts_) part->step(still_used_[update]);
   }
 
-  /// Of one replica where it updates alone.
-  std::vector<std::uint32_t> microbatches_of(std::uint32_t update) const {
+  /// Visits those of one replica where it updates alone.
+  template <class Visit>
+  void each_microbatch(std::uint32_t update, Visit visit) const {
     const std::uint32_t m = plan_.program.microbatches_per_update;
     const bool alone = !plan_.lone_updates.empty();
-    std::vector<std::uint32_t> all(alone ? m : m * round());
-    std::iota(all.begin(), all.end(), (alone ? number_[update] * m : update * m * round()));
-    if (!alone) return all;
-    for (std::uint32_t& k : all) k = k * round() + plan_.lone_updates[update].replica;
-    return all;
+    const std::uint32_t count = alone ? m : m * round();
+    for (std::uint32_t i = 0; i < count; ++i)
+      visit(alone ? (number_[update] * m + i) * round() + plan_.lone_updates[update].replica
+                  : update * count + i);
   }
 
   /// By update: how many its replica has made before.
@@ -224,6 +226,7 @@ struct SequentialRun::State {
 
   /// Sums gradients over the ranks that share a stage, each of which has those of its rows alone.
   void sum_partial_gradients(std::size_t s) {
+    if (plan_.division.tensor == 1) return;
     const int device_number = part(s, 0).devices().front();
     RanksInTurn(plan_, device_, device_number).run([&](int place, const auto& exchange) {
       const ReferenceStage& own = part(s, static_cast<std::size_t>(place));
@@ -314,8 +317,7 @@ struct SequentialRun::State {
 
   /// Passes what the ranks of a stage made on to those of another, by sequences where these are
   /// not as many.
-  void pass_on(std::size_t from, std::map<Key, Block*>& made, std::size_t to,
-               std::map<Key, Block*>& taken, std::uint32_t k) {
+  void pass_on(std::size_t from, Blocks& made, std::size_t to, Blocks& taken, std::uint32_t k) {
     const bool alike = ranks_of_stage(from) == ranks_of_stage(to);
     const auto replicas = [&](std::size_t stage) {
       return static_cast<std::int64_t>(ranks_of_stage(stage)) / plan_.division.tensor;
@@ -414,18 +416,23 @@ struct SequentialRun::State {
                 const Work& work) {
     for (std::size_t place = 0; place < ranks_of_stage(s); ++place)
       workspaces_.push_back(part(s, place).allocate(part(s, place).sizes().*workspace_bytes));
-    RanksInTurn(plan_, device_, device_of(s, k)).run([&](int place, const auto& exchange) {
-      StageBuffers b = buffers(s, static_cast<std::size_t>(place), k);
-      b.exchange = exchange;
-      work(part(s, static_cast<std::size_t>(place)), std::move(b));
-    });
+    if (plan_.division.tensor == 1) {  // nobody exchanges
+      for (std::size_t place = 0; place < ranks_of_stage(s); ++place)
+        work(part(s, place), buffers(s, place, k));
+    } else {
+      RanksInTurn(plan_, device_, device_of(s, k)).run([&](int place, const auto& exchange) {
+        StageBuffers b = buffers(s, static_cast<std::size_t>(place), k);
+        b.exchange = exchange;
+        work(part(s, static_cast<std::size_t>(place)), std::move(b));
+      });
+    }
     for (Block* block : workspaces_) release(block);
     workspaces_.clear();
     // The issuing thread must not run far ahead of the device.
-    device_.record(kComputeQueue)->time_s();
+    device_.wait_for(kComputeQueue);
   }
 
-  static Block* find(const std::map<Key, Block*>& blocks, const Key& key) {
+  static Block* find(const Blocks& blocks, const Key& key) {
     const auto found = blocks.find(key);
     return found == blocks.end() ? nullptr : found->second;
   }
@@ -443,11 +450,13 @@ struct SequentialRun::State {
   std::vector<std::unique_ptr<ReferenceStage>> parts_;  // [stage][rank that shares it]
   std::vector<PositionSum> sums_;
   std::map<std::size_t, std::uint32_t> backwards_;  // by stage
-  std::map<Key, Activations> activations_;
-  std::map<Key, Block*> outputs_, input_gradients_;  // on their way to the next stage
-  std::map<Key, Block*> inputs_;                     // of F: what the stage before made
-  std::map<Key, Block*> gradients_;  // of a stage's output: what the stage after made
-  std::vector<Block*> workspaces_;   // of the ranks that compute
+  // Of maps, so that an update allocates nothing once there has been one like it.
+  std::pmr::unsynchronized_pool_resource nodes_;
+  std::pmr::map<Key, Activations> activations_{&nodes_};
+  Blocks outputs_{&nodes_}, input_gradients_{&nodes_};  // on their way to the next stage
+  Blocks inputs_{&nodes_};                              // of F: what the stage before made
+  Blocks gradients_{&nodes_};       // of a stage's output: what the stage after made
+  std::vector<Block*> workspaces_;  // of the ranks that compute
   Block *losses_ = nullptr, *evaluation_ = nullptr;
 };
 
@@ -467,11 +476,21 @@ std::uint32_t SequentialRun::updates() const {
 }
 
 double SequentialRun::loss(std::uint32_t update) const {
-  const std::vector<float> all = losses();
-  const std::vector<std::uint32_t> microbatches = state_->microbatches_of(update);
+  const std::size_t all = state_->plan_.program.microbatches(), parts = state_->loss_parts();
   double sum = 0;
-  for (const std::uint32_t k : microbatches) sum += all[k];
-  return sum / static_cast<double>(microbatches.size());
+  int count = 0;
+  state_->each_microbatch(update, [&](std::uint32_t k) {
+    float mean = 0;
+    for (std::size_t part = 0; part < parts; ++part) {
+      float own = 0;
+      const auto at = static_cast<std::int64_t>(part * all + k) * 4;
+      state_->device_.download(&own, {state_->losses_, at}, 4);
+      mean += own / static_cast<float>(parts);
+    }
+    sum += mean;
+    ++count;
+  });
+  return sum / count;
 }
 
 std::vector<float> SequentialRun::losses() const {

@@ -9,7 +9,6 @@
 #include "hw/shards.hpp"
 
 #include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -99,7 +98,7 @@ class ReferenceStage {
     backward_.after_step({next});
     for (; oldest_ < still_used; ++oldest_) {
       device_.release(kComputeQueue, versions_.front());
-      versions_.pop_front();
+      versions_.erase(versions_.begin());
     }
   }
 
@@ -166,7 +165,7 @@ class ReferenceStage {
   std::uint32_t number_;
   OptimizerState optimizer_;
   BackwardWeights backward_;
-  std::deque<Block*> versions_;
+  std::vector<Block*> versions_;
   std::uint32_t oldest_ = 0;
   std::int64_t steps_ = 0;
   std::vector<int> devices_;

@@ -51,6 +51,7 @@ class Training {
   TrainingCurve run() {
     const double before_s = curve_.seconds, started_s = steady_s();
     double saved_s = started_s;
+    curve_.points.reserve(run_.updates());
     for (auto u = static_cast<std::uint32_t>(curve_.points.size()); u < run_.updates(); ++u) {
       if (options_.stop && options_.stop()) {
         curve_.stopped_because = "it was interrupted";

@@ -125,7 +125,8 @@ std::size_t scores_of(const Attention& shape) {
 }  // namespace
 
 void attend(const Attention& shape, const float* qkv, float* context, float* log_sums) {
-  std::vector<float> scores(scores_of(shape));
+  static thread_local std::vector<float> scores;
+  scores.resize(scores_of(shape));
   for_heads(shape, [&](const Head& head) {
     for (std::int64_t first = 0; first < shape.seq_length; first += kRows)
       attend_rows(head, Rows(head, first), qkv, scores.data(), context, log_sums);
@@ -134,7 +135,8 @@ void attend(const Attention& shape, const float* qkv, float* context, float* log
 
 void attend_backward(const Attention& shape, const float* qkv, const float* context,
                      const float* log_sums, const float* dcontext, float* dqkv) {
-  std::vector<float> p(scores_of(shape)), dp(scores_of(shape));
+  static thread_local std::vector<float> p, dp;
+  p.resize(scores_of(shape)), dp.resize(scores_of(shape));
   std::fill_n(dqkv, shape.rows() * 3 * shape.hidden(), 0.0F);
   for_heads(shape, [&](const Head& head) {
     for (std::int64_t first = 0; first < shape.seq_length; first += kRows)

@@ -58,18 +58,22 @@ bool HostEvent::fired() {
 }
 
 HostPool::~HostPool() {
-  for (auto& [block, owned] : blocks_) std::free(block->data);
+  for (const auto& block : blocks_) std::free(block->data);
   for (auto& [bytes, blocks] : free_) {
     for (void* data : blocks) std::free(data);
   }
 }
 
 Block* HostPool::announce(std::int64_t bytes) {
-  auto block = std::make_unique<Block>(Block{nullptr, bytes});
   const std::lock_guard lock(mutex_);
-  Block* handle = block.get();
-  blocks_[handle] = std::move(block);
-  return handle;
+  if (spare_.empty()) {
+    blocks_.push_back(std::make_unique<Block>());
+    spare_.push_back(blocks_.back().get());
+  }
+  Block* block = spare_.back();
+  spare_.pop_back();
+  *block = {nullptr, bytes};
+  return block;
 }
 
 bool HostPool::fill(Block* block) {
@@ -92,7 +96,8 @@ void HostPool::give_back(Block* block) {
   const std::lock_guard lock(mutex_);
   in_use_ -= block->bytes;
   free_[capacity(block->bytes)].push_back(block->data);
-  blocks_.erase(block);
+  block->data = nullptr;
+  spare_.push_back(block);
 }
 
 std::int64_t HostPool::peak_bytes() const {
@@ -105,7 +110,10 @@ HostDevice::HostDevice(int number, RunControl& control, const HostClock& clock, 
       threads_(threads),
       control_(control),
       clock_(clock),
-      math_([this](std::function<void()> work) { queue(kComputeQueue).push(std::move(work)); }) {
+      math_(threads ? HostMath([this](std::function<void()> work) {
+        queue(kComputeQueue).push(std::move(work));
+      })
+                    : HostMath()) {
   add_queue();
 }
 
@@ -134,6 +142,12 @@ void HostDevice::wait(Queue number, const Event& event) {
   q.push([this, &q, event] { wait_here(q, event); });
 }
 
+void HostDevice::wait_for(Queue number) {
+  if (threads_) return Device::wait_for(number);
+  control_.throw_if_stopped();
+  control_.progress();
+}
+
 Block* HostDevice::allocate(Queue number, std::int64_t bytes) {
   Block* block = pool_.announce(bytes);
   queue(number).push([this, block] {
@@ -160,22 +174,27 @@ void HostDevice::pace(Queue number, const Event& begin, double duration_s, doubl
   });
 }
 
+template <class Work>
+void HostDevice::run_here(Work work) {
+  if (threads_) {
+    auto over = std::make_shared<std::promise<void>>();
+    const std::future<void> ended = over->get_future();
+    // A stopped run drops the closure and with it the promise, which ends the wait, too.
+    queue(kComputeQueue).push([work, over = std::move(over)] { work(); });
+    ended.wait();
+  } else {
+    queue(kComputeQueue).push(work);
+  }
+  control_.throw_if_stopped();
+  control_.progress();
+}
+
 void HostDevice::upload(Tensor to, const void* from, std::int64_t bytes) {
   run_here([=] { std::memcpy(to.data<void>(), from, static_cast<std::size_t>(bytes)); });
 }
 
 void HostDevice::download(void* to, Tensor from, std::int64_t bytes) {
   run_here([=] { std::memcpy(to, from.data<void>(), static_cast<std::size_t>(bytes)); });
-}
-
-void HostDevice::run_here(std::function<void()> work) {
-  auto over = std::make_shared<std::promise<void>>();
-  const std::future<void> ended = over->get_future();
-  // A stopped run drops the closure and with it the promise, which ends the wait, too.
-  queue(kComputeQueue).push([work = std::move(work), over = std::move(over)] { work(); });
-  ended.wait();
-  control_.throw_if_stopped();
-  control_.progress();
 }
 
 void HostDevice::finish() {

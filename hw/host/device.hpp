@@ -48,7 +48,8 @@ class HostEvent : public EventState {
   double time_s_ = 0;
 };
 
-/// Blocks whose memory is used again: fresh pages cost as much as an op. Counts what is in use.
+/// Blocks that are used again, their memory apart: fresh pages cost as much as an op. Counts what
+/// is in use.
 class HostPool {
  public:
   ~HostPool();
@@ -61,7 +62,8 @@ class HostPool {
 
  private:
   mutable std::mutex mutex_;
-  std::map<Block*, std::unique_ptr<Block>> blocks_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<Block*> spare_;  // of blocks_
   std::map<std::int64_t, std::vector<void*>> free_;
   std::int64_t in_use_ = 0, peak_ = 0;
 };
@@ -74,6 +76,7 @@ class HostDevice : public Device {
 
   Event record(Queue queue) override;
   void wait(Queue queue, const Event& event) override;
+  void wait_for(Queue queue) override;
   Block* allocate(Queue queue, std::int64_t bytes) override;
   void release(Queue queue, Block* block) override;
   void pace(Queue queue, const Event& begin, double duration_s, double part) override;
@@ -98,7 +101,8 @@ class HostDevice : public Device {
  private:
   /// Returns when the compute queue has run `work` or has dropped it, so `work` may use what its
   /// caller has. Throws SystemError when the run was stopped.
-  void run_here(std::function<void()> work);
+  template <class Work>
+  void run_here(Work work);
 
   int number_;
   bool threads_;

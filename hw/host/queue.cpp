@@ -20,11 +20,7 @@ HostQueue::~HostQueue() {
   thread_.join();
 }
 
-void HostQueue::push(std::function<void()> work) {
-  if (!thread_.joinable()) {
-    if (!control_.stopped()) run([&] { return work(), true; });
-    return;
-  }
+void HostQueue::push_waiting(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(work));

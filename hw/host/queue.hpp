@@ -18,12 +18,21 @@ class HostQueue {
   HostQueue& operator=(const HostQueue&) = delete;
 
   /// An error thrown by `work` stops the run; once the run is stopped nothing is run any more.
-  /// Without a thread of its own the caller runs it at once.
-  void push(std::function<void()> work);
+  /// Without a thread of its own the caller runs it at once and gets the error, and no memory is
+  /// allocated for it.
+  template <class Work>
+  void push(Work work) {
+    if (thread_.joinable()) {
+      push_waiting(std::move(work));
+    } else if (!control_.stopped()) {
+      work();
+    }
+  }
 
   double time_s = 0;  ///< logical time of the queue; only for its own closures
 
  private:
+  void push_waiting(std::function<void()> work);
   void work();
   bool run(const std::function<bool()>& step);
   bool take_next(std::function<void()>& next);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training allocates nothing in an update, once there have been some like it: every operator new
+// of the program is counted.
+#include "hw/reference.hpp"
+#include "hw/run_control.hpp"
+#include "hw/stages.hpp"
+#include "tests/effort.hpp"
+#include "tests/hw/plan_rig.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+thread_local std::int64_t allocations = 0;
+}
+
+// Sanitizers have an operator new of their own.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !defined(PENSTOCK_ADDRESS_SANITIZED)
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
+
+namespace penstock {
+namespace {
+
+/// Of each update.
+std::vector<std::int64_t> allocations_of(const RunPlan& plan) {
+  SingleProcess alone;
+  RunControl control(0);
+  RunPlan bare = plan;
+  bare.channels.clear();
+  RunSettings settings;
+  settings.threads = false;
+  const auto backend = open_backend("host", {bare, settings, control, alone, {0}});
+  SequentialRun run(plan, backend->device(0), make_stage);
+  std::vector<std::int64_t> all(plan.program.batches);
+  double losses = 0;
+  for (std::uint32_t u = 0; u < plan.program.batches; ++u) {
+    const std::int64_t before = allocations;
+    run.run_update(u);
+    losses += run.loss(u);
+    all[u] = allocations - before;
+  }
+  EXPECT_GT(losses, 0);
+  return all;
+}
+
+TEST(Allocations, AnUpdateHasNone) {
+  if (kSanitized) GTEST_SKIP() << "operator new is a sanitizer's";
+  constexpr std::uint32_t kUpdates = 32, kSettled = 12;  // two of basis rotation's renewals follow
+  for (const char* schedule : {"pipedream-2bw", "pipedream", "1f1b"}) {
+    for (const auto kind : {OptimizerSpec::Kind::adamw, OptimizerSpec::Kind::muon,
+                            OptimizerSpec::Kind::basis_rotation}) {
+      RunPlan plan = plan_of({schedule, shape_of(schedule, 3, 3, kUpdates)});
+      make_transformer(plan, Recompute::none);
+      plan.optimizer.kind = kind;
+      plan.training.data = TrainingSpec::Data::markov;
+      plan.training.clip = 0.5;
+      const std::vector<std::int64_t> all = allocations_of(plan);
+      EXPECT_GT(all[0], 0) << "nothing is counted";
+      for (std::uint32_t u = kSettled; u < kUpdates; ++u)
+        EXPECT_EQ(all[u], 0) << schedule << ", update " << u;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock
