@@ -404,8 +404,9 @@ Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cl
   const Sharding& sharding = job.sharding;
   if (OptimizerSpec{job.optimizer_kind}.of_matrices() && sharding.what > Sharded::optimizer &&
       sharding.group > 1 && !job.mesh.gpus.empty())
-    job.matrix_exchange = price({Collective::all_to_all},
-                                cut_into(job.mesh.groups(0, Axis::data), sharding.group), cluster);
+    job.matrix_exchange =
+        price({Collective::all_to_all},
+              cut_into(reduction_groups(job.placement(), job.mesh, 0), sharding.group), cluster);
   return job;
 }
 

@@ -194,6 +194,20 @@ TEST(Sharding, ReducesPartsWithinGroupsAndAcrossThem) {
   EXPECT_NEAR(reduced(", shard_group: 2"), 2 * bytes + 2 * bytes, 1e-6 * bytes);
 }
 
+// Each GPU sends each other one a quarter of its quarter of the matrices, 12 h^2 a layer in bf16,
+// on the link between the two, and gets as much back.
+TEST(Sharding, OfWeightsMakesMuonExchangePiecesOfMatrices) {
+  const auto step_s = [](const std::string& shard, const std::string& optimizer) {
+    const std::string job = "stages: 1, width: 4, microbatches: 2, shard: ";
+    return scenario(job + shard + "}\ntraining: {optimizer: " + optimizer).costs[0].step_s;
+  };
+  const double once_s = 2e-6 + 1.0 / 4 * (2.0 * 8 * 12 * 1024 * 1024 / 4) / 100e9;
+  const double whole = step_s("optimizer", "muon") - step_s("optimizer", "adamw");
+  EXPECT_GT(whole, 0);
+  for (const char* shard : {"gradients", "weights"})
+    EXPECT_NEAR(step_s(shard, "muon") - step_s(shard, "adamw") - whole, 2 * once_s, 1e-9) << shard;
+}
+
 TEST(Sharding, RefusesWhatMakesNoSense) {
   const auto refused = [](const std::string& keys, const std::string& why,
                           const std::string& schedule = "1f1b") {
