@@ -181,8 +181,8 @@ std::vector<CollectivePhase> hierarchical_all_to_all(const std::vector<Gpus>& no
   return phases;
 }
 
-/// Returns with which probability an expert of a token is in a node that has this share of all.
-double visits_node(const TokenRouting& routing, double share) {
+/// Returns with which probability an expert of a token is among this share of all.
+double visits(const TokenRouting& routing, double share) {
   const double chosen = std::min(1.0, share * routing.parts);  // of a part, if parts lie in nodes
   const double part_of = routing.parts > 1 && share * routing.parts <= 1 + 1e-9
                              ? static_cast<double>(routing.parts_per_token) / routing.parts
@@ -192,30 +192,36 @@ double visits_node(const TokenRouting& routing, double share) {
 }
 
 /// Everybody sends each token once to each node that has experts of it, to the GPU of its own place
-/// there, which sends copies on.
+/// there, which sends it on, once to each other GPU that has experts of it.
 std::vector<CollectivePhase> once_per_node(const std::vector<Gpus>& nodes,
                                            const TokenRouting& routing) {
   CollectivePhase phase{{}, 1};
   std::size_t all = 0;
   for (const Gpus& node : nodes) all += node.size();
   const double each = 1 / static_cast<double>(all);
+  const double copy = visits(routing, each) / routing.per_token;  // for another GPU of the node
   for (const Gpus& to : nodes) {
     const auto members = static_cast<double>(to.size());
-    const double visits = visits_node(routing, members * each) / routing.per_token;
-    std::vector<double> arrived(to.size(), each);  // copies for each other member of the node
+    const double for_node = visits(routing, members * each) / routing.per_token;
+    std::vector<double> arrived(to.size(), copy);
     for (const Gpus& from : nodes) {
       if (&from == &to) continue;
       for (std::size_t i = 0; i < from.size(); ++i) {
         const std::size_t place = i % to.size();
-        phase.flows.push_back({from[i], to[place], visits});
-        arrived[place] += each;
+        phase.flows.push_back({from[i], to[place], for_node});
+        arrived[place] += copy;
       }
     }
     for (std::size_t i = 0; i < to.size(); ++i)
       for (std::size_t j = 0; j < to.size(); ++j)
         if (i != j) phase.flows.push_back({to[i], to[j], arrived[i]});
   }
-  return {phase};
+  if (nodes.size() > 1) return {phase};
+  // Within one node the kernels' multiprocessors may be slower than its links.
+  if (routing.sms > 0 && routing.sm_bytes_per_s > 0)
+    phase.least_s_per_byte =
+        copy * static_cast<double>(all - 1) / (routing.sms * routing.sm_bytes_per_s);
+  return by_library(std::move(phase), Collective::all_to_all, nodes.front());
 }
 
 /// Parent of each rank in a binary tree whose leaves are the odd ranks; -1 for the root, rank 0.
@@ -326,8 +332,7 @@ std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int
   const std::vector<Gpus> nodes = nodes_of(gpus, node_of);
   const bool rails = exchange.algorithm == ReductionAlgorithm::hierarchical && has_rails(nodes);
   const int rounds = rounds_of(exchange.what);
-  if (rounds == 0 && exchange.routing.once_per_node && nodes.size() > 1)
-    return once_per_node(nodes, exchange.routing);
+  if (rounds == 0 && exchange.routing.once_per_node) return once_per_node(nodes, exchange.routing);
   if (rails && rounds == 0) return hierarchical_all_to_all(nodes);
   if (rails) return hierarchical_gather(nodes, exchange.what == Collective::reduce_scatter);
   if (rounds > 0) return by_library(round_all(gpus, node_of, rounds), exchange.what, gpus);
@@ -422,6 +427,8 @@ std::vector<CollectivePhase> side_by_side(const std::vector<std::vector<Collecti
       auto& flows = together[i].flows;
       flows.insert(flows.end(), own[i].flows.begin(), own[i].flows.end());
       together[i].steps = std::max(together[i].steps, own[i].steps);
+      together[i].least_s_per_byte =
+          std::max(together[i].least_s_per_byte, own[i].least_s_per_byte);
       const bool first = flows.size() == own[i].flows.size();
       const bool alike = together[i].members == own[i].members && together[i].what == own[i].what;
       if (first) together[i].what = own[i].what;
@@ -443,8 +450,16 @@ Transfer::Phase routed(const std::vector<CollectiveFlow>& flows, bool backward, 
 
 namespace {
 
-/// Takes what was measured of a phase within nodes: its flows occupy the links for as long as its
-/// bytes took, whose number stays what it is.
+/// Makes a phase take so long: its flows occupy the links for as long as its bytes take, whose
+/// number stays what it is.
+void set_pace(double s_per_byte, Transfer::Phase& priced) {
+  const double longer = s_per_byte / priced.s_per_byte;
+  for (LinkFlow& flow : priced.flows) flow.bytes *= longer;
+  priced.pace *= longer;
+  priced.s_per_byte = s_per_byte;
+}
+
+/// Takes what was measured of a phase within nodes.
 void take_measured(const CollectivePhase& phase, Transfer::Phase& priced, const Network& network) {
   if (phase.members < 2 || phase.flows.empty() || priced.s_per_byte == 0) return;
   std::optional<CollectivePrice> measured;
@@ -455,10 +470,11 @@ void take_measured(const CollectivePhase& phase, Transfer::Phase& priced, const 
     if (!here) return;
     if (!measured || here->s_per_byte > measured->s_per_byte) measured = here;  // the slowest
   }
-  priced.pace = measured->s_per_byte / priced.s_per_byte;
-  for (LinkFlow& flow : priced.flows) flow.bytes *= priced.pace;
+  // Of an all-to-all each GPU has an equal part for each; tokens that go once are fewer bytes.
+  const double parts =
+      phase.what == Collective::all_to_all ? phase.flows.front().share * phase.members : 1;
+  set_pace(parts * measured->s_per_byte, priced);
   priced.latency_s = measured->call_s;
-  priced.s_per_byte = measured->s_per_byte;
   priced.join = measured->join;
 }
 
@@ -471,6 +487,8 @@ std::vector<Transfer::Phase> priced(const std::vector<CollectivePhase>& phases, 
     one.latency_s *= phase.steps;
     one.s_per_byte = shared_flows_s(one.flows, network.links());
     take_measured(phase, one, network);
+    if (one.s_per_byte > 0 && one.s_per_byte < phase.least_s_per_byte)
+      set_pace(phase.least_s_per_byte, one);
   }
   return out;
 }

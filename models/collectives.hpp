@@ -76,6 +76,7 @@ struct CollectivePhase {
   /// part, or done otherwise. Such a phase within nodes takes what was measured there.
   int members = 0;
   Collective what = Collective::all_reduce;
+  double least_s_per_byte = 0;  ///< what its kernels take, however fast links are
 };
 
 using GpuGroups = std::vector<std::vector<int>>;
@@ -90,7 +91,7 @@ bool flows_alike(Collective a, Collective b);
 /// that every GPU's own NIC carries its part; its all-reduce falls back to ring where nodes hold
 /// one GPU each, or one node all, and gathers on one GPU per node where nodes hold different
 /// numbers. Tokens that go once to each node go to the GPU of the sender's place there, which sends
-/// a copy on to each GPU that has one of their experts. Each of `servers` GPUs holds an equal part
+/// them on, once to each GPU that has experts of theirs. Each of `servers` GPUs holds an equal part
 /// of the weights. Without nodes of several members, what is not an all-reduce goes as a ring's
 /// does.
 std::vector<CollectivePhase> phases_of(const Exchange& exchange, std::vector<int> gpus,

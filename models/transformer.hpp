@@ -78,8 +78,9 @@ struct ExpertParallel {
   int degree = 1;
   int tensor = 1;
   bool narrow_dispatch = false;  ///< tokens go to experts in the type of their products
-  int copies = 0;  ///< further experts of a layer that a GPU has room for (models/routing.hpp)
-  int sms = 0;     ///< multiprocessors that kernels of an exchange occupy
+  int copies = 0;      ///< further experts of a layer that a GPU has room for (models/routing.hpp)
+  int sms = 0;         ///< multiprocessors that kernels of an exchange occupy
+  bool sorts = false;  ///< copies come by their GPUs, as NCCL sends them, not by their experts
   /// Of the GPU that gets most tokens of a microbatch: rows of its experts over the mean of all
   /// GPUs, what it receives over that mean, and how unlike its experts' rows are, from 0 to 1 as by
   /// a power law.

@@ -25,6 +25,7 @@ struct TokenRouting {
   bool once_per_node = false;  ///< to each node one, which its GPUs pass on (DeepEP, HybridEP)
   bool narrow = false;         ///< in the type of experts' products; what they made is not
   int sms = 0;                 ///< multiprocessors that its kernels occupy
+  double sm_bytes_per_s = 0;   ///< what each of these sends within a node; 0: as links can
   int per_token = 1;           ///< experts that a token visits
   /// Parts of the experts of which a token's are in so many alone (DeepSeek-V3's groups).
   int parts = 1, parts_per_token = 1;

@@ -343,8 +343,16 @@ class Draw {
     const Mesh& mesh = scenario_.mesh;
     const int gpus = std::max(1, mesh.expert);
     const int node = std::clamp(scenario_.cluster.devices_per_node / mesh.expert_tensor, 1, gpus);
-    // GPUs of a node pass copies on.
-    const bool by_node = mesh.routing.once_per_node && node < gpus;
+    // Who gets a token once gets it however many of its experts are there.
+    const auto visits = [&](double share) {
+      return 1 - std::pow(1 - std::min(1.0, share), mesh.routing.per_token);
+    };
+    const auto received = [&](const RoutedLoad& load) {
+      if (!mesh.routing.once_per_node) return load.most;
+      // GPUs of a node pass copies on.
+      const double members = node < gpus ? static_cast<double>(node) / gpus : 1.0 / gpus;
+      return visits((node < gpus ? load.of_node : load.most) * members) / visits(members);
+    };
     std::vector<StageLoad> stage(slots_);
     const auto n = static_cast<double>(layers.size());
     for (const int layer : layers) {
@@ -354,7 +362,7 @@ class Draw {
         const RoutedLoad& load = loads[slot];
         StageLoad& sum = stage[slot];
         sum.rows += load.most / n;
-        sum.received += (by_node ? load.of_node : load.most) / n;
+        sum.received += received(load) / n;
         sum.skew += load.skew / n;
         sum.of_gpu.resize(load.of_gpu.size());
         for (std::size_t g = 0; g < load.of_gpu.size(); ++g) sum.of_gpu[g] += load.of_gpu[g] / n;

@@ -356,13 +356,24 @@ void check_shares(const Specification& spec, const Parallelism& job) {
   check_context_exchange(keys, *model, job.mesh);
 }
 
+/// Returns whether tokens go by DeepEP, which nodes of at most 8 GPUs are taken to use, and not by
+/// HybridEP.
+bool takes_deepep(const Specification& spec) {
+  return spec.pipeline.expert_exchange.value == ExpertExchange::once_per_node &&
+         spec.cluster.devices_per_node <= 8;
+}
+
+/// What one of DeepEP's multiprocessors sends to other GPUs of its node: 11 to 13 GB/s (fp8) and 14
+/// to 15 GB/s (bf16) with 20 of them on 8 H100, H200, B200 or B300 (docs/experts.md).
+constexpr double kDeepEpBytesPerS = 14e9;
+
 /// Returns how many multiprocessors the kernels of DeepEP (20 of its normal ones, which send over
 /// nodes) and of HybridEP occupy where nobody says it: Megatron-LM's moe_deepep_num_sms and
 /// moe_hybridep_num_sms (megatron/core/transformer/transformer_config.py, release 0.15).
 int usual_sms(const Specification& spec) {
-  constexpr int kDeepEp = 20, kHybridEp = 16, kNode = 8;
+  constexpr int kDeepEp = 20, kHybridEp = 16;
   if (spec.pipeline.expert_exchange.value != ExpertExchange::once_per_node) return 0;
-  return spec.cluster.devices_per_node > kNode ? kHybridEp : kDeepEp;
+  return takes_deepep(spec) ? kDeepEp : kHybridEp;
 }
 
 void set_experts(const Specification& spec, Parallelism& job) {
@@ -378,6 +389,7 @@ void set_experts(const Specification& spec, Parallelism& job) {
       .once_per_node = keys.expert_exchange.value == ExpertExchange::once_per_node,
       .narrow = keys.narrow_dispatch.value_or(false),
       .sms = static_cast<int>(std::min(keys.expert_sms.value_or(usual_sms(spec)), kMost)),
+      .sm_bytes_per_s = takes_deepep(spec) ? kDeepEpBytesPerS : 0,
       .per_token = experts.top_k,
       .parts = experts.groups,
       .parts_per_token = experts.groups_per_token};
@@ -418,7 +430,8 @@ StageCostOptions cost_options(const Parallelism& job) {
                      .tensor = job.mesh.expert_tensor,
                      .narrow_dispatch = job.mesh.routing.narrow,
                      .copies = job.routing ? job.routing->copies(std::max(1, job.mesh.expert)) : 0,
-                     .sms = job.mesh.routing.sms}};
+                     .sms = job.mesh.routing.sms,
+                     .sorts = job.mesh.expert > 1 && !job.mesh.routing.once_per_node}};
 }
 
 }  // namespace penstock

@@ -12,6 +12,11 @@ namespace {
 constexpr double kMasterSumBytes = 4;
 constexpr double kLargeSide = 8192;  // of a product that fills a device
 
+/// The backward of attention on latents takes so many times as long, over its forward, as that of
+/// heads of 128: with 16 to 128 heads 1.1 to 1.4 on B200 (SimuMax's measured system file,
+/// configs/system/b200_bf16_ceperm.json).
+constexpr double kLatentBackward = 1.2;
+
 /// Returns how much longer products of a class take in training than measured kernels of this type:
 /// a step is no burst, and a stack says what else.
 double training_pace(const StageJob& job, ProductClass of, const std::string& type) {
@@ -51,6 +56,12 @@ double seconds_per_flop(const KernelTimes& times, const std::string& type) {
   return times.product_s(type, large).value_or(0) / (2 * large.m * large.n * large.k);
 }
 
+/// Returns the rows that grouped kernels of a type were measured to add to each expert's.
+double padding_of(const KernelTimes& times, const std::string& type) {
+  const auto law = std::ranges::find(times.experts, type, &ExpertsLaw::type);
+  return law == times.experts.end() ? 0 : law->padding;
+}
+
 /// Adds the grouped products of routed experts, as measured where one GPU has all experts of a
 /// layer, with as many rows for each: with several GPUs, inference frameworks were measured with
 /// all of their tokens on each. What was measured contains routing and permutation and the
@@ -87,16 +98,19 @@ bool add_experts(const StageJob& job, KernelLayer& sum) {
   double moved = 0;  // bytes
   for (const Module& m : job.layer.modules())
     if (m.again_with.overlaps(LayerPart::moe) && m.kind == Module::Kind::elementwise &&
-        !m.again_with.overlaps(LayerPart::shared_experts))
+        !m.again_with.overlaps(LayerPart::shared_experts) && m.name != "sorting")
       moved +=
           job.expert.rows * tokens * model.element_bytes() * static_cast<double>(m.moved.divided);
-  // They were measured in bursts and with weights that nobody filled, which draw little power: they
-  // reach no more than dense products do.
+  // They were measured in bursts and with weights that nobody filled, which draw little power: with
+  // the rows that they add they reach no more than dense products do. One expert has no others.
+  const double rows = shape.tokens * shape.topk * shape.load / shape.experts;
+  const double padded = shape.experts > 1 ? 1 + padding_of(times, measured) / rows : 1;
   const double burst_s = std::max(0.0, *seconds - moved / bytes_per_s);
   const double products_s =
       training_pace(job, ProductClass::experts, type) *
-      std::max(burst_s, job.forward.class_flops[static_cast<std::size_t>(ProductClass::experts)] /
-                            job.tensor.degree * seconds_per_flop(times, type));
+      std::max(burst_s,
+               padded * job.forward.class_flops[static_cast<std::size_t>(ProductClass::experts)] /
+                   job.tensor.degree * seconds_per_flop(times, type));
   sum.experts_s = products_s;
   sum.forward_s += products_s;
   sum.input_s += products_s;
@@ -120,8 +134,17 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
     const AttentionShape shape{job.b * job.context * seq / length, length,
                                static_cast<double>(model.num_attention_heads) / t,
                                std::max(1.0, kv_heads / t), head};
-    auto s = times.attention_s(kind, kernel_type(model, ProductClass::attention), shape);
-    if (!s) s = times.attention_s(kind, model.compute_type, shape);  // assumed no faster
+    const std::string type = kernel_type(model, ProductClass::attention);
+    auto s = times.attention_s(kind, type, shape);
+    if (s) return s;
+    s = times.attention_s(kind, model.compute_type, shape);  // assumed no faster
+    if (!s || !model.latent) return s;
+    // In fp8 it is assumed to gain what attention of heads of 128 was measured to gain.
+    AttentionShape heads = shape;
+    heads.head_dim = 128;
+    const auto narrow = times.attention_s(AttentionKind::causal, type, heads);
+    const auto wide = times.attention_s(AttentionKind::causal, model.compute_type, heads);
+    if (narrow && wide) *s *= std::min(1.0, *narrow / *wide);
     return s;
   };
   if (!seconds_at(seq)) return;
@@ -141,6 +164,12 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
   seconds *= steps * (1 + job.stack.product_slowdown);
   sum.attention_s = seconds;
   sum.attention_backward_s = times.attention_backward * seconds;
+    seconds = std::lerp(*seconds_at(low), *seconds_at(low + kBlock), (length - low) / kBlock);
+  }
+  *seconds *= steps * (1 + job.stack.product_slowdown);
+  sum.attention_s = *seconds;
+  sum.attention_backward_s =
+      times.attention_backward * (model.latent ? kLatentBackward : 1) * *seconds;
 }
 
 /// Adds attention whose scores pass memory, as Megatron-LM's kernels without flash attention: its

@@ -203,6 +203,12 @@ class LayerOf {
          .kept = {0, k * h_ * expert_.tensor},
          .routed = true,
          .again_with = moe});
+    // What came by GPUs is sorted by experts, and what they made is sorted back.
+    if (expert_.sorts && experts.count > expert_.degree)
+      add({.name = "sorting",
+           .moved = {0, 4 * k * h_ * expert_.tensor},
+           .routed = true,
+           .again_with = moe});
     Module& up = add_expert_product("experts_up", h_, inner, true);
     up.kept = {0, k * inner};
     up.narrow_kept = kNarrowInput;

@@ -6,10 +6,10 @@
 //   [mlp_norm]   up   activation                 down        [post_norm]  addition
 //
 // With latent attention, q_down q_norm q_up and kv_down kv_norm kv_up stand in the place of qkv.
-// With experts, router  dispatch  experts_up  experts_activation  experts_down  combine stand in
-// that of the MLP, and shared_up  shared_activation  shared_down  [shared_gate] beside them. A
-// layer that predicts a further token begins with embedding_norm  hidden_norm prediction_projection
-// and ends with final_norm.
+// With experts, router  dispatch  [sorting]  experts_up  experts_activation  experts_down  combine
+// stand in that of the MLP, and shared_up  shared_activation  shared_down  [shared_gate] beside
+// them. A layer that predicts a further token begins with embedding_norm  hidden_norm
+// prediction_projection and ends with final_norm.
 //
 // Of b sequences of s tokens, a module whose matrix has k x n elements takes
 //   F, I, W      2 b s k n FLOPs each (Narayanan et al., SC'21, appendix; Qi et al., ICLR'24)

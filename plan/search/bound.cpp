@@ -158,8 +158,8 @@ const CollectivePrice* Bounds::token_price(int expert) {
   if (added) {
     std::vector<int> closest(static_cast<std::size_t>(expert));
     std::iota(closest.begin(), closest.end(), 0);
-    const Exchange exchange{.what = Collective::all_to_all,
-                            .routing = problem_.base().mesh.routing};
+    Exchange exchange{.what = Collective::all_to_all, .routing = problem_.base().mesh.routing};
+    exchange.routing.sm_bytes_per_s = 0;  // over several nodes links alone decide
     found->second = price(exchange, {closest}, cluster);
   }
   return &found->second;

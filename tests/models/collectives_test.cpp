@@ -94,6 +94,30 @@ TEST(Price, WithinANodeIsWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(gather_s({{0, 1}, {2}}, 1, 24), joined(1, 48)) << "one alone gathers nothing";
 }
 
+/// Eight GPUs of a node, and tokens with 8 experts each: they visit 1 - (7/8)^8 of the others.
+TEST(Price, OfTokensThatGoOnceToEachGpu) {
+  Exchange exchange{Collective::all_to_all};
+  exchange.routing = {.once_per_node = true, .per_token = 8};
+  const double once = 7 * (1 - std::pow(7.0 / 8, 8)) / 8;
+  const auto tokens_s = [&] { return price(exchange, {first_gpus(8)}, ported(1, 8)).s_per_byte; };
+  EXPECT_DOUBLE_EQ(tokens_s(), once);
+  exchange.routing.sms = 2;  // which send half a byte each second, where links take one
+  exchange.routing.sm_bytes_per_s = 0.25;
+  EXPECT_DOUBLE_EQ(tokens_s(), 2 * once);
+  exchange.routing.sms = 8;
+  EXPECT_DOUBLE_EQ(tokens_s(), once) << "links are slower";
+  // With two parts of which a token's experts are in one: it visits 1 - (3/4)^8 of four.
+  exchange.routing = {.once_per_node = true, .per_token = 8, .parts = 2, .parts_per_token = 1};
+  EXPECT_DOUBLE_EQ(tokens_s(), 7 * (1 - std::pow(3.0 / 4, 8)) / 2 / 8);
+  exchange.routing.once_per_node = false;
+  EXPECT_DOUBLE_EQ(tokens_s(), 7.0 / 8);
+  // By what an all-to-all of all copies was measured to take, where it was.
+  Cluster measured = ported(1, 8);
+  measured.measured = {{Collective::all_to_all, 8, {1, 3, 0.5}}};
+  exchange.routing = {.once_per_node = true, .per_token = 8};
+  EXPECT_DOUBLE_EQ(price(exchange, {first_gpus(8)}, measured).s_per_byte, 3 * once * 8 / 7);
+}
+
 TEST(Price, OfFasterLinksScalesWhatWasMeasuredButNotItsLatency) {
   Cluster cluster = measured_node(1);
   scale_bandwidth(cluster, 2, LinkClass::between_nodes);
