@@ -314,8 +314,8 @@ AIMS = [
      "aim": "median <= 10 %", "why": "nothing of mixtures was fitted"},
     {"what": "DeepSeek-V3 and GPT-OSS of MLPerf 6.0", "title": "MLPerf Training 6.0, mixtures of experts on 8 to 4,096 GPUs", "of": "time",
      "most": (("mean", 6), ("largest", 12)), "aim": "mean <= 6 %, none over 12 %",
-     "why": "DeepSeek-V3 with tensor 2 on GB200 (-7, -19 %) takes longer than its kernels and exchanges here; the one on GB300 is up to "
-            "14 % too slow since exchanges occupy multiprocessors. A trace of one of its layers would decide"},
+     "why": "DeepSeek-V3 with tensor 2 on GB200 (-6, -18 %) takes longer than its kernels and exchanges here; the one on GB300 is up to "
+            "13 % too slow since exchanges occupy multiprocessors. A trace of one of its layers would decide"},
     {"what": "llm-foundry", "title": FOUNDRY, "of": "time", "most": (("median", 8),), "aim": "median <= 8 %",
      "why": "one stack, fitted on these rows. Long sequences on H100 are too fast: attention's kernels of 2023 reach 27 % of an A100's peak, "
             "15 % of an H100's, and the stack has one number"},

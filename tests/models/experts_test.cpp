@@ -139,6 +139,17 @@ TransformerSpec latent(std::int64_t q_rank) {
   return t;
 }
 
+/// Copies that came by GPUs are read and written once more on either side of the products; one
+/// expert alone has nothing to sort.
+TEST(Experts, SortTheirTokensBehindAnAllToAll) {
+  const auto moved = [](const ExpertParallel& expert) {
+    return Layer(mixture(), LayerKind::experts, expert).work(1, {}).moved_bytes;
+  };
+  const double sorted = moved({.degree = 4, .sorts = true}), plain = moved({.degree = 4});
+  EXPECT_DOUBLE_EQ(sorted - plain, 2.0 * kS * 4 * kK * kH);
+  EXPECT_EQ(moved({.degree = 8, .sorts = true}), moved({.degree = 8}));
+}
+
 TEST(LatentAttention, HasTheMatricesOfItsLatents) {
   const std::int64_t mlp = 3 * kH * kF + 2 * kH;
   const std::int64_t kv = kH * (20 + 4) + 20 + 20 * 4 * (12 + 10), out = 4 * 10 * kH;
