@@ -163,13 +163,8 @@ void add_attention(const StageJob& job, KernelLayer& sum) {
   if (windowed > 0) seconds += windowed * seconds_of(job.attended * model.windowed_pairs());
   seconds *= steps * (1 + job.stack.product_slowdown);
   sum.attention_s = seconds;
-  sum.attention_backward_s = times.attention_backward * seconds;
-    seconds = std::lerp(*seconds_at(low), *seconds_at(low + kBlock), (length - low) / kBlock);
-  }
-  *seconds *= steps * (1 + job.stack.product_slowdown);
-  sum.attention_s = *seconds;
   sum.attention_backward_s =
-      times.attention_backward * (model.latent ? kLatentBackward : 1) * *seconds;
+      times.attention_backward * (model.latent ? kLatentBackward : 1) * seconds;
 }
 
 /// Adds attention whose scores pass memory, as Megatron-LM's kernels without flash attention: its
