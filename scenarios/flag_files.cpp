@@ -2,33 +2,30 @@
 #include "scenarios/flag_files.hpp"
 
 #include "base/error.hpp"
+#include "base/numbers.hpp"
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "scenarios/document.hpp"
+#include "scenarios/documents.hpp"
+#include "scenarios/flag_values.hpp"
 #include "scenarios/import_notes.hpp"
 #include "scenarios/import_tables.hpp"
+#include "scenarios/recipe_classes.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <sstream>
 
 namespace penstock {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string dashed(std::string text) {
-  std::ranges::replace(text, '_', '-');
-  text.erase(0, std::min(text.find_first_not_of('-'), text.size()));
-  return lower_case(text);
-}
 
 /// Returns Megatron's option that another tool's key is (scenarios/import), or the key itself.
 std::string megatron_name(const std::string& others, const std::string& key) {
@@ -36,60 +33,6 @@ std::string megatron_name(const std::string& others, const std::string& key) {
       others.empty() ? std::string_view() : said_of(import_table(others, "names"), key);
   return named.empty() ? key : std::string(named);
 }
-
-bool says_yes(const Value* value) {
-  return value != nullptr && value->kind == Value::Kind::scalar && is_true(value->text);
-}
-
-bool is_null(const Value& value) {
-  return value.kind == Value::Kind::null || lower_case(value.text) == "null";
-}
-
-/// Returns the entry of a map by its name with any of '-' and '_'.
-const Value* entry(const Value* map, std::string_view name) {
-  if (map == nullptr || map->kind != Value::Kind::map) return nullptr;
-  const auto at = std::ranges::find_if(
-      map->entries, [&](const Value::Entry& e) { return dashed(e.key.text) == name; });
-  return at == map->entries.end() ? nullptr : &at->value;
-}
-
-/// Collects options; the last of a name counts.
-class OptionReader {
- public:
-  explicit OptionReader(MegatronJob& job) : job_(job) {}
-
-  void add_option(const std::string& name, const Value& value, std::string shown) {
-    ScriptOption& option = add_named(name, value, std::move(shown));
-    if (value.kind == Value::Kind::list)
-      for (const Value& item : value.items) option.values.push_back(item.text);
-    else if (value.kind == Value::Kind::scalar && lower_case(value.text) != "true")
-      option.values.push_back(value.text);
-    else if (value.kind == Value::Kind::null)
-      option.values.emplace_back("null");
-  }
-
-  /// Adds an option that follows from a key.
-  void add_option(const std::string& name, const std::string& value, const Value& from,
-                  std::string shown) {
-    ScriptOption& option = add_named(name, from, std::move(shown));
-    if (!value.empty()) option.values.push_back(value);
-  }
-
-  bool has_option(std::string_view name) const {
-    return std::ranges::find(job_.options, name, &ScriptOption::name) != job_.options.end();
-  }
-
- private:
-  ScriptOption& add_named(const std::string& name, const Value& at, std::string shown) {
-    ScriptOption& option = job_.options.emplace_back();
-    option.name = name;
-    option.line = at.line;
-    option.shown = std::move(shown);
-    return option;
-  }
-
-  MegatronJob& job_;
-};
 
 /// Reads the keys of a section of Megatron-LM's own names, those of maps within it as well.
 class FlagSection {
@@ -175,13 +118,6 @@ void read_flags(const Value& map, OptionReader& out) {
 
 // ---- Primus
 
-std::string letters_of(const std::string& name) {
-  std::string out;
-  for (const char c : lower_case(name))
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += c;
-  return out;
-}
-
 /// Returns a file beside `path`, or in a folder of models near it.
 std::optional<std::string> file_near(const std::string& origin, const std::string& name) {
   const fs::path beside = fs::path(origin).parent_path();
@@ -211,9 +147,9 @@ void read_model_named(const Value& name, MegatronJob& job, OptionReader& out) {
     std::set<std::string> open;
     return read_model_file(*file, out, open);
   }
-  const std::string wanted = letters_of(fs::path(name.text).stem().string());
+  const std::string wanted = letters_and_digits(fs::path(name.text).stem().string());
   for (const std::string& shipped : shipped_names("models")) {
-    if (letters_of(shipped) != wanted) continue;
+    if (letters_and_digits(shipped) != wanted) continue;
     job.model = shipped;
     job.notes.push_back(fmt::format("model: {} (which is shipped; '{}' is not beside the job)",
                                     shipped, printable(name.text)));
@@ -300,44 +236,6 @@ void add_recipes_defaults(const Value& document, MegatronJob& job, OptionReader&
   if (entry(&document, "trainer") == nullptr && entry(&document, "mixed-precision") == nullptr &&
       !out.has_option("bf16") && !out.has_option("fp16"))
     add("bf16", "", "model.precision: mixed-bf16");
-}
-
-/// Returns the model that a recipe's class names with its size ("Llama31ModelProvider8B"), as it is
-/// shipped; empty where none is.
-std::string shipped_as_class(const std::string& name) {
-  std::string letters = letters_of(name);
-  for (const char* word : {"modelprovider", "config", "model"})
-    if (const std::size_t at = letters.find(word); at != letters.npos)
-      letters.erase(at, std::string_view(word).size());
-  for (const std::string& shipped : shipped_names("models"))
-    if (letters_of(shipped) == letters) return shipped;
-  return "";
-}
-
-/// Reads what a model's class in Python says where the file does not: its sizes, where it names
-/// them, or that its layers are Llama's.
-void read_class(const Value& model, const Value& target, MegatronJob& job, OptionReader& out) {
-  const std::string name = target.text.substr(target.text.rfind('.') + 1);
-  const std::string letters = letters_of(name);
-  if (letters.starts_with("gpt") && !letters.starts_with("gptoss")) return;
-  const auto says = [&](const char* key) {
-    return entry(&model, key) != nullptr || entry(entry(&model, "config"), key) != nullptr;
-  };
-  if (const std::string shipped = shipped_as_class(name); !says("num-layers") && !shipped.empty()) {
-    if (job.model.empty()) job.model = shipped;
-    job.notes.push_back(fmt::format("model: {} (which is shipped, for {})", job.model, name));
-    return;
-  }
-  const bool llamas = std::ranges::any_of(
-      std::array{"llama", "mistral", "mixtral", "qwen", "deepseek"},
-      [&](const char* family) { return letters.find(family) != std::string::npos; });
-  if (!llamas) {
-    job.notes.push_back(fmt::format("model.family: gpt ({} is not looked into)", name));
-    return;
-  }
-  const auto add = [&](const char* flag) { out.add_option(flag, "", target, name); };
-  if (!out.has_option("swiglu")) add("swiglu");
-  if (!says("share-embeddings-and-output-weights")) add("untie-embeddings-and-output-weights");
 }
 
 /// Reads what NeMo 1's distributed_fused_adam keeps of a parameter beside weights in bf16
@@ -444,10 +342,17 @@ void read_nemo(const Value& document, MegatronJob& job, OptionReader& out) {
       section.read(alone);
     }
   }
+  for (const Value* optimizer : {entry(&document, "optim"), entry(model, "optim")})
+    if (const Value* name = entry(optimizer, "name");
+        name != nullptr && lower_case(name->text).find("distributed") == std::string::npos)
+      out.add_option("optimizer", *name, "optim.name");
   note_said_twice(job);
   const Value* of_config = entry(entry(model, "config"), "target-");
-  const Value* target = of_config != nullptr ? of_config : entry(model, "target-");
-  if (target != nullptr) read_class(*model, *target, job, out);
+  const Value* of_model = entry(model, "target-");
+  for (const Value* target : {of_model, of_config})
+    if (target != nullptr &&
+        (target == of_config || of_config == nullptr || !recipe_class(target->text).why.empty()))
+      read_recipe_class(*model, *target, job, out);
 }
 
 // ---- DeepSpeed, GPT-NeoX
@@ -705,6 +610,43 @@ void read_yaml_cfg(MegatronJob& job) {
   prefer_file(job, own, file->name);
 }
 
+void read_hostfile(MegatronJob& job) {
+  const auto file = file_of(job, "hostfile");
+  if (!file) return;
+  OptionReader out(job);
+  for (const char* said : {"include", "num-nodes", "num-gpus", "world-size", "global-num-gpus"})
+    if (out.has_option(said)) return;
+  if (file->path.empty()) {
+    job.notes.push_back(
+        fmt::format("the hosts of '{}' are missing: it is not beside it", as_comment(file->name)));
+    return;
+  }
+  Documents documents;
+  std::istringstream lines(documents.text(file->path));
+  std::string line;
+  std::int64_t hosts = 0, gpus = 0;
+  for (int at = 1; std::getline(lines, line); ++at) {  // "worker-1 slots=8"
+    line.resize(std::min(line.find('#'), line.size()));
+    const std::string_view host = trimmed(line);
+    if (host.empty()) continue;
+    const std::size_t slots = host.find("slots=");
+    const auto count = slots == host.npos
+                           ? std::nullopt
+                           : parse_number<std::int64_t>(std::string(host.substr(slots + 6)));
+    if (!count || *count < 1 || *count > 1'000)
+      throw InputError(
+          fmt::format("{}:{}", file->path, at),
+          fmt::format("must be HOST slots=GPUS, got '{}'", printable(std::string(host))));
+    ++hosts;
+    gpus += *count;
+  }
+  if (hosts == 0) throw InputError(file->path, "names no host");
+  const Value from;
+  const std::string shown = fmt::format("--hostfile {}:", file->name);
+  out.add_option("nnodes", std::to_string(hosts), from, shown + " hosts");
+  out.add_option("world-size", std::to_string(gpus), from, shown + " slots");
+}
+
 void read_deepspeed_config(MegatronJob& job) {
   const auto file = file_of(job, "deepspeed-config");
   if (!file) return;
@@ -727,8 +669,13 @@ void read_deepspeed_config(MegatronJob& job) {
         !given.empty() && given != value->text)
       job.notes.push_back(fmt::format("{} {} (the script's; {} has {} {})", ours, as_comment(given),
                                       as_comment(name), theirs, as_comment(value->text)));
-    if (!out.has_option(ours))
-      out.add_option(ours, *value, fmt::format("{} (of {})", theirs, name));
+    if (theirs == std::string_view("train-batch-size") || !out.has_option(ours))
+      out.add_option(ours == std::string_view("micro-batch-size") ? ours : theirs, *value,
+                     fmt::format("{} (of {})",
+                                 ours == std::string_view("micro-batch-size")
+                                     ? "train_micro_batch_size_per_gpu"
+                                     : "train_batch_size",
+                                 name));
   }
   const std::size_t own = job.options.size();
   read_deepspeed(config, out);

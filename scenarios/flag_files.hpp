@@ -43,6 +43,10 @@ void read_flag_file(const std::string& text, MegatronJob& job);
 /// Adds what the file of --yaml-cfg says. Throws InputError where it is not beside the script.
 void read_yaml_cfg(MegatronJob& job);
 
+/// Adds how many hosts and GPUs DeepSpeed's --hostfile names, where it lies beside the script and
+/// no flag says it. Throws InputError where a line is none of "HOST slots=GPUS".
+void read_hostfile(MegatronJob& job);
+
 /// Adds what the file of --deepspeed-config says, where the script writes it or it lies beside it:
 /// it counts before flags that say the same.
 void read_deepspeed_config(MegatronJob& job);

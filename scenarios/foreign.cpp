@@ -4,6 +4,7 @@
 #include "base/suggest.hpp"
 #include "models/layer_form.hpp"
 #include "scenarios/foreign_experts.hpp"
+#include "scenarios/foreign_parts.hpp"
 #include "scenarios/import_tables.hpp"
 #include "scenarios/not_modelled.hpp"
 
@@ -25,6 +26,7 @@ struct ForeignType {
   const Value* facts;     ///< keys of ours; the first is the family
   const Value* defaults;  ///< of keys that its files may leave out, as they write them, or null
   std::string_view bias;  ///< what its attention_bias gives biases
+  const Value* needs;     ///< keys without which it would be another model, or null
 };
 
 /// Returns none where it is not known.
@@ -33,7 +35,7 @@ std::optional<ForeignType> find_foreign_type(std::string_view name) {
     if (key.text != name) continue;
     const std::string_view bias = said_of(row, "attention_bias");
     return ForeignType{key.text, row.find("facts"), row.find("defaults"),
-                       bias.empty() ? "attention" : bias};
+                       bias.empty() ? "attention" : bias, row.find("needs")};
   }
   return std::nullopt;
 }
@@ -76,6 +78,7 @@ class Adoption {
       if (entry.value.kind != Value::Kind::null) adopt(entry);
     }
     check_projection();
+    check_needs();
     settle_experts();
     settle_heads();
     settle_biases();
@@ -129,9 +132,13 @@ class Adoption {
       missing_ = extra > 0 ? "the vision encoder's compute and activations" : "the vision encoder";
       if (extra > 0) extra_parameters_ = std::to_string(extra);
     }
+    if (const std::string parts = parts_beside(document_, has_text); !parts.empty())
+      missing_ += (missing_.empty() ? "" : ", ") + parts;
     if (!has_text) {
-      std::erase_if(document_.entries,
-                    [](const Value::Entry& e) { return e.key.text == "vision_config"; });
+      refuse_inner_model(document_);
+      std::erase_if(document_.entries, [](const Value::Entry& e) {
+        return is_part(e) || e.key.text == "vision_config";
+      });
       return;
     }
     std::vector<Value::Entry> entries = text->value.entries;
@@ -146,29 +153,6 @@ class Adoption {
       }
     }
     document_.entries = std::move(entries);
-  }
-
-  /// Returns the parameters of SigLIP's encoder and Gemma 3's projection of what it sees, and of
-  /// Llama 4's (transformers' siglip, gemma3 and llama4); 0 of others.
-  static std::int64_t vision_parameters(const Value& vision, double text_width) {
-    constexpr double kMostOfSize = 1e5;  // products of three fit 63 bits
-    const Value* type = vision.find("model_type");
-    const auto size = [&](const char* key) {
-      return static_cast<std::int64_t>(std::min(first_of(vision, {key}), kMostOfSize));
-    };
-    const std::int64_t h = size("hidden_size"), f = size("intermediate_size");
-    const std::int64_t patch = size("patch_size"), image = size("image_size");
-    const auto text = static_cast<std::int64_t>(std::min(text_width, kMostOfSize));
-    if (type == nullptr || h == 0 || f == 0 || patch == 0 || image == 0) return 0;
-    const std::int64_t layer = 4 * (h * h + h) + 2 * h * f + f + h + 4 * h;
-    // The product that makes patches, and positions.
-    const std::int64_t patches = 3 * patch * patch * h + image / patch * (image / patch) * h;
-    const std::int64_t encoder = size("num_hidden_layers") * layer + patches + 2 * h;
-    if (type->text == "siglip_vision_model") return encoder + h + h * text + h;
-    if (type->text != "llama4_vision_model") return 0;
-    // A class with its position, a second norm; an MLP of what is seen, and a projection.
-    const std::int64_t in = size("projector_input_dim"), out = size("projector_output_dim");
-    return encoder + 4 * h + f * in + in * out + size("vision_output_dim") * text;
   }
 
   /// Joins a map to the others' keys: MPT and DBRX say what attention and experts are in their own.
@@ -199,7 +183,9 @@ class Adoption {
     if (const auto what = said_of(hf_table("others"), said->value.text); !what.empty())
       return diagnostics_.add_error(said->value,
                                     fmt::format("the {} '{}' is {}, which is not modelled: only "
-                                                "decoders of alike layers are",
+                                                "decoders of alike layers are. The nearest that "
+                                                "works is a model by its costs, or by a table of "
+                                                "its layers (`penstock init` shows both)",
                                                 said->key.text, said->value.text, what));
     if (type_) return;
     if (is_like_llama()) return take_by_keys(printable(said->value.text));
@@ -272,8 +258,17 @@ class Adoption {
     std::vector<std::string> known = keys_of("model");
     for (const auto& renamed : hf_table("renamed").entries) known.push_back(renamed.key.text);
     const std::string near = nearest(key, known);
+    refuse_slip(entry, near);
     if (near.empty() && entry.value.text == "false") return meaningless_.push_back(key);
     unknown_.push_back(near.empty() ? key : fmt::format("{} (did you mean '{}'?)", key, near));
+  }
+
+  /// Makes a slip of a size that the file does not say elsewhere an error.
+  void refuse_slip(const Value::Entry& entry, const std::string& near) {
+    const KeyRow* row = near.empty() ? nullptr : find_key("model", near);
+    if (row == nullptr || number_of(near) > 0 || !lists(hf_table("sizes"), row->key)) return;
+    diagnostics_.add_error(entry.key, fmt::format("'{}' is not known; did you mean '{}'?",
+                                                  printable(entry.key.text), near));
   }
 
   /// Returns whether a key means something only with others.
@@ -485,6 +480,16 @@ class Adoption {
     }
   }
 
+  /// Transformers has defaults for what experts and latent attention are, those of one size.
+  void check_needs() {
+    if (!type_ || type_->needs == nullptr) return;
+    if (const auto unsaid = unsaid_needs(document_, *type_->needs); !unsaid.empty())
+      diagnostics_.add_error(
+          origin_->value, fmt::format("it does not say {}, without which a '{}' would be another "
+                                      "model",
+                                      listed(unsaid), type_->name));
+  }
+
   void drop(const char* key) {
     const KeyRow* row = find_key("model", key);
     std::erase_if(kept_,
@@ -582,6 +587,7 @@ class Adoption {
     const Value::Entry* types = given("layer_types");
     if (types == nullptr || types->value.kind != Value::Kind::list) return std::nullopt;
     int full = 0;
+    std::vector<std::string> refused;
     for (const Value& type : types->value.items) {
       // A token of a chunk attends to all before it in the chunk.
       const bool chunked = type.text == "chunked_attention";
@@ -590,8 +596,13 @@ class Adoption {
         notes_.push_back(
             fmt::format("{}: attention within chunks is taken as full", document_.source->name));
       if (type.text == "full_attention" || type.text == "sliding_attention" || chunked) continue;
-      diagnostics_.add_error(type,
-                             fmt::format("layers of '{}' are not modelled", printable(type.text)));
+      if (std::ranges::find(refused, type.text) == refused.end())
+        diagnostics_.add_error(
+            type,
+            fmt::format("layers of '{}' are not modelled ({} of {} are such)", printable(type.text),
+                        std::ranges::count(types->value.items, type.text, &Value::text),
+                        types->value.items.size()));
+      refused.push_back(type.text);
     }
     const auto listed = types->value.items.size();
     const double layers = number_of("num_layers");

@@ -58,6 +58,21 @@ bool says_dense(const Value& document) {
   return !has_experts(document) && says_experts(document, [](double) { return true; });
 }
 
+std::vector<std::string> unsaid_needs(const Value& document, const Value& needs) {
+  std::vector<std::string> unsaid;
+  bool another = false;
+  for (const Value& key : needs.items) {
+    const bool count = lists(hf_table("expert_counts"), key.text);
+    const bool said = given_in(document, key.text) != nullptr ||
+                      given_in(document, said_of(hf_table("renamed"), key.text)) != nullptr ||
+                      (count && (has_experts(document) || says_dense(document)));
+    if (said) continue;
+    another = another || count || key.text == "kv_lora_rank";
+    unsaid.push_back(key.text);
+  }
+  return another ? unsaid : std::vector<std::string>{};
+}
+
 std::optional<ExpertLayers> expert_layers(const std::vector<bool>& has) {
   const auto first = std::ranges::find(has, true);
   if (first == has.end()) return std::nullopt;

@@ -51,4 +51,8 @@ std::optional<std::vector<bool>> layer_pattern(std::string_view text, int layers
 /// Returns whether each layer has experts, from all that a document may say of it.
 std::vector<bool> layers_with_experts(const Value& document, int layers);
 
+/// Returns which of the keys that a type of model needs are not said, where that makes it another
+/// model: the number of experts is among them, or the rank of latent attention.
+std::vector<std::string> unsaid_needs(const Value& document, const Value& needs);
+
 }  // namespace penstock

@@ -139,8 +139,28 @@ std::optional<std::int64_t> ImportNotes::number(const std::string& name,
   unreadable(name);
   if (text == "0") ignore(name);
   if (is_untold(text)) untold_[name] = text;
-  if (text != "0" && is_numeric(text)) faults_[name] = text;
+  const bool strict = numbers_ && name.find('.') != name.npos && !is_untold(text);
+  if (strict || (text != "0" && is_numeric(text)))
+    fault(name, fmt::format("{} must be an integer from 1 to {}, got '{}'",
+                            printable(shown(last_.at(name))), kMostOfAnOption, printable(text)));
   return std::nullopt;
+}
+
+std::string ImportNotes::choice(const std::string& name, const std::string& meaning,
+                                const std::vector<std::string>& allowed) {
+  const std::string value = word(name, meaning);
+  if (value.empty() || is_untold(value)) return "";
+  for (const std::string& one : allowed)
+    if (lower_case(one) == lower_case(value)) return one;
+  const std::string meant = nearest(value, allowed);
+  fault(name, fmt::format("{} must be one of {}, got '{}'{}", printable(shown(last_.at(name))),
+                          fmt::join(allowed, ", "), printable(value),
+                          meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
+  return "";
+}
+
+void ImportNotes::fault(const std::string& name, std::string message) {
+  faults_.try_emplace(name, std::move(message));
 }
 
 std::optional<std::int64_t> ImportNotes::number(std::initializer_list<std::string> names,
@@ -215,8 +235,19 @@ void ImportNotes::sort_out() {
     const UnmodelledOption* row = unmodelled_row(name);
     const bool ignored =
         is_off(i) || std::ranges::find(known_.ignored, name) != known_.ignored.end();
-    if (ignored || (row != nullptr && (value == row->neutral || value == "0" || value == "none" ||
-                                       (!row->with.empty() && !is_on(row->with))))) {
+    const bool begins_alike =
+        !ignored && row != nullptr && row->beginning != name && !known_names_.contains(name);
+    std::string slip = begins_alike ? suggestion(name, true) : "";
+    // What a group's own flag is without one of its words is another flag.
+    if (const std::string less = with_a_word_less(name, known_names_);
+        !less.empty() && slip.ends_with(dashes_ + less + "?"))
+      slip.clear();
+    if (!slip.empty()) {
+      kinds_[i] = Kind::unknown;
+      meanings_[i] = slip;
+    } else if (ignored ||
+               (row != nullptr && (value == row->neutral || value == "0" || value == "none" ||
+                                   (!row->with.empty() && !is_on(row->with))))) {
       kinds_[i] = Kind::ignored;
     } else if (row != nullptr) {
       kinds_[i] = Kind::unmodelled;
@@ -337,9 +368,11 @@ std::string ImportNotes::asked_text() const {
     defines.push_back(printable(fmt::format("--define {}=N", name)));
     if (!how.empty() && std::ranges::find(hints, how) == hints.end()) hints.push_back(how);
   }
-  return fmt::format("it does not say {}, without which it would be another job; give {}{}{}",
-                     fmt::join(names, ", "), fmt::join(defines, " "), hints.empty() ? "" : ", or ",
-                     fmt::join(hints, ", or "));
+  return fmt::format(
+      "it does not say {}, without which it would be another job; {}{}{}", fmt::join(names, ", "),
+      in_file_ ? fmt::format("put {} into the file", names.size() > 1 ? "them" : "it")
+               : fmt::format("give {}", fmt::join(defines, " ")),
+      hints.empty() ? "" : ", or ", fmt::join(hints, ", or "));
 }
 
 void ImportNotes::refuse(const std::string& origin) const {
@@ -352,12 +385,14 @@ void ImportNotes::refuse(const std::string& origin) const {
   if (!asked_.empty() && !may_say) add(asked_text());
   for (const std::string& product : too_many_)
     add(fmt::format("{} are more than {}, the most that are predicted", product, kMostOfAProduct));
-  for (const auto& [name, value] : faults_) {
-    const std::size_t option = last_.at(name);
-    errors.push_back(at(options_[option], origin));
-    errors.back().message =
-        fmt::format("{} must be an integer from 1 to {}, got '{}'", printable(shown(option)),
-                    kMostOfAnOption, printable(value));
+  for (const auto& [name, message] : faults_) {
+    const auto option = last_.find(name);
+    if (option == last_.end()) {
+      add(message);
+      continue;
+    }
+    errors.push_back(at(options_[option->second], origin));
+    errors.back().message = message;
   }
   if (!errors.empty()) throw InputError(std::move(errors));
 }

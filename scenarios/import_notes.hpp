@@ -54,6 +54,10 @@ class ImportNotes {
   std::optional<std::int64_t> number(std::initializer_list<std::string> names,
                                      const std::string& meaning);
   std::string word(const std::string& name, const std::string& meaning);
+  /// Returns the value of an option that is one of `allowed`, in any case, as it stands there; ""
+  /// where the option is not there, or has another value, which is an error of head().
+  std::string choice(const std::string& name, const std::string& meaning,
+                     const std::vector<std::string>& allowed);
   /// Returns the values of an option that takes several.
   std::vector<std::string> words(const std::string& name, const std::string& meaning);
   bool has(const std::string& name, const std::string& meaning);
@@ -69,6 +73,13 @@ class ImportNotes {
   /// Notes a degree that means nothing where it is 1, and is not modelled otherwise.
   void unless_one(const std::string& name, std::int64_t degree);
   void unreadable(const std::string& name);
+  /// Makes an option an error of head(); where it is not there, the message has no place.
+  void fault(const std::string& name, std::string message);
+  /// Makes every value of number() that is no positive integer an error: a file in which options
+  /// have sections ("training.seq_len") holds no words in their place.
+  void expect_numbers() { numbers_ = true; }
+  /// Says that nothing but the file itself gives what is asked for.
+  void ask_in_file() { in_file_ = true; }
   /// Notes that an option changes nothing that is predicted.
   void ignore(const std::string& name);
   /// Notes that an option cannot be modelled.
@@ -124,11 +135,12 @@ class ImportNotes {
   std::vector<std::string> assumed_;
   std::map<std::string, std::string> untold_;  ///< numbers by variables that are not known
   std::vector<std::pair<std::string, std::string>> asked_;  ///< and how they can be given
-  std::map<std::string, std::string> faults_;               ///< by name: values that are no number
-  std::set<std::string> too_many_;                          ///< what there is too much of
-  int suggested_ = 0;                                       ///< names that were looked for
-  std::set<std::string> settled_;                           ///< said by something else
-  mutable std::set<std::string> known_names_;               ///< whose meaning was asked for
+  std::map<std::string, std::string> faults_;               ///< by name: what is wrong there
+  bool numbers_ = false, in_file_ = false;
+  std::set<std::string> too_many_;             ///< what there is too much of
+  int suggested_ = 0;                          ///< names that were looked for
+  std::set<std::string> settled_;              ///< said by something else
+  mutable std::set<std::string> known_names_;  ///< whose meaning was asked for
   std::vector<std::string> needs_more_, needs_less_;
 };
 

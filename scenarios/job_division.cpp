@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/job_division.hpp"
 
+#include "base/error.hpp"
 #include "models/shape_keys.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include <sstream>
 
 namespace penstock {
 
@@ -59,6 +62,19 @@ NamedModel model_of_name(const std::string& name) {
     if (key != "seq_length" && key != "precision")
       model.keys += fmt::format("  {}: {}\n", key, value);
   return model;
+}
+
+TransformerSpec model_of_keys(const std::string& lines) {
+  std::string map, line;
+  std::istringstream in(lines);
+  while (std::getline(in, line))
+    if (line.starts_with("  ")) map += line + ",";
+  if (map.find("seq_length:") == map.npos) map += "seq_length: 1";
+  try {
+    return load_model("{" + map + "}");
+  } catch (const InputError&) {
+    return {};
+  }
 }
 
 }  // namespace penstock

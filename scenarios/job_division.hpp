@@ -3,6 +3,7 @@
 // scenario that follow from it.
 #pragma once
 
+#include "models/transformer.hpp"
 #include "scenarios/import_notes.hpp"
 
 #include <cstdint>
@@ -46,5 +47,9 @@ struct NamedModel {
 /// Returns a shipped model, or that of a config.json (the nearest dense one), without the length of
 /// its sequences and its number type.
 NamedModel model_of_name(const std::string& name);
+
+/// Returns the model of keys as a scenario's lines have them, with sequences of one token where
+/// these do not say it; an empty one where they are not enough.
+TransformerSpec model_of_keys(const std::string& lines);
 
 }  // namespace penstock

@@ -162,6 +162,10 @@ ForeignModel foreign_model(const std::string& path) {
   Diagnostics diagnostics;
   if (document.kind == Value::Kind::map) adopt_foreign_model(document, diagnostics, nearest.notes);
   const Section section(document, "model", diagnostics);
+  if (document.kind == Value::Kind::map && !section.has("seq_length"))
+    diagnostics.add_error(document,
+                          "it does not say max_position_embeddings, the longest sequence "
+                          "that the model can take");
   nearest.model = read_transformer(section);
   diagnostics.throw_if_any();
   nearest.missing = section.text("missing").value_or("");

@@ -53,9 +53,34 @@ class Import : public ImportNotes {
   }
 
  private:
-  /// Adds an error: what Megatron-LM itself would not start.
-  void refuse_job(const std::string& why) {
-    errors_.push_back({{origin_, 0, 0}, why + ", which Megatron-LM refuses", "", 1, 0});
+  /// Adds an error: what Megatron-LM itself would not start, or DeepSpeed.
+  void refuse_job(const std::string& why, const char* who = "Megatron-LM") {
+    errors_.push_back({{origin_, 0, 0}, fmt::format("{}, which {} refuses", why, who), "", 1, 0});
+  }
+
+  /// Returns the replicas that DeepSpeed's sizes say together: train_batch_size / (microbatch x
+  /// accumulation steps). Those that contradict each other are an error as in DeepSpeed
+  /// (deepspeed/runtime/config.py, _batch_assertion).
+  std::optional<std::int64_t> replicas_of_batch(std::int64_t micro,
+                                                std::optional<std::int64_t> told) {
+    const auto batch = number("train-batch-size", mentions("global-batch-size")
+                                                      ? "compared with microbatch and replicas"
+                                                      : "pipeline.global_batch_size");
+    const auto steps = number("gradient-accumulation-steps", kSteps);
+    if (!batch || (!steps && !told)) return std::nullopt;
+    const std::int64_t each = product_of({micro, steps.value_or(1)}, "samples");
+    const std::string factors =
+        steps ? fmt::format("{} x {}, the microbatch x gradient_accumulation_steps", micro, *steps)
+              : fmt::format("{}, the microbatch", micro);
+    const bool wrong = told && steps
+                           ? *batch != product_of({each, *told}, "samples")
+                           : *batch % product_of({each, told.value_or(1)}, "samples") != 0;
+    if (wrong)
+      refuse_job(fmt::format("train_batch_size {} is {} {}{}", *batch,
+                             told && steps ? "not" : "no multiple of", factors,
+                             told ? fmt::format(" x {} replicas", *told) : ""),
+                 "DeepSpeed");
+    return steps ? std::optional(std::max<std::int64_t>(1, *batch / each)) : std::nullopt;
   }
 
   std::string schedule_of(std::int64_t stages, bool interleaved) {
@@ -74,9 +99,10 @@ class Import : public ImportNotes {
   }
 
   std::string batch_of(std::int64_t micro, std::int64_t width) {
-    const auto batch = number("global-batch-size", "pipeline.global_batch_size");
-    const auto steps =
-        number("gradient-accumulation-steps", "microbatches of a replica in an update");
+    const auto batch =
+        number(mentions("global-batch-size") ? "global-batch-size" : "train-batch-size",
+               "pipeline.global_batch_size");
+    const auto steps = number("gradient-accumulation-steps", kSteps);
     const std::string out =
         fmt::format("  global_batch_size: {}\n",
                     batch ? *batch : product_of({micro, width, steps.value_or(1)}, "samples"));
@@ -225,9 +251,20 @@ class Import : public ImportNotes {
     const std::int64_t least =
         shape_.experts ? std::lcm(product_of({expert, expert_tensor}, "GPUs"), position) / position
                        : 1;
-    const std::optional<std::int64_t> told_width =
-        width_of(product_of({position, stages}, "GPUs"), least);
-    const std::int64_t width = told_width.value_or(least);
+    const std::optional<std::int64_t> told_width = width_of(product_of({position, stages}, "GPUs"));
+    const auto of_batch = replicas_of_batch(micro, told_width);
+    if (!told_width && of_batch)
+      assume(
+          fmt::format("pipeline.width: {} (train_batch_size / (microbatch x "
+                      "gradient_accumulation_steps))",
+                      *of_batch));
+    else if (!told_width)
+      assume(
+          fmt::format("pipeline.width: {} (no --nnodes, --nproc-per-node or --world-size, and no "
+                      "--cluster with "
+                      "nodes: it is the number of GPUs / (stages x tensor x context))",
+                      least));
+    const std::int64_t width = told_width ? *told_width : of_batch.value_or(least);
     const std::int64_t sharers = width * context;
     const bool said_sequence =
         has("sequence-parallel", tensor > 1 ? "pipeline.sequence_parallel: true"
@@ -346,7 +383,7 @@ class Import : public ImportNotes {
   }
 
   /// None where nothing says how many GPUs there are.
-  std::optional<std::int64_t> width_of(std::int64_t model_gpus, std::int64_t least) {
+  std::optional<std::int64_t> width_of(std::int64_t model_gpus) {
     auto nodes = number({"nnodes", "num-nodes", "nodes", "num-machines"}, "cluster.nodes");
     auto each = number({"nproc-per-node", "num-gpus", "gpus-per-node", "ntasks-per-node"},
                        "cluster.devices_per_node");
@@ -355,19 +392,13 @@ class Import : public ImportNotes {
       has("nproc-per-node", "cluster.devices_per_node: 8, all of a node");
       each = 8;
     }
+    if (deepspeed_) has("hostfile", "cluster: its hosts and slots");
     if (deepspeed_) take_hosts(word("include", "cluster"), nodes, each);
     auto world = processes(nodes, each);
     if (!world && !(nodes && each)) world = number("gpus", "cluster");  // of Slurm's whole job
     const bool counted = world || nodes;
     if (!counted && cluster_.gpus()) not_asked({"nnodes", "num-nodes", "nodes", "world-size"});
-    if (!counted && !each && !cluster_.gpus()) {
-      assume(
-          fmt::format("pipeline.width: {} (no --nnodes, --nproc-per-node or --world-size, and no "
-                      "--cluster with "
-                      "nodes: it is the number of GPUs / (stages x tensor x context))",
-                      least));
-      return std::nullopt;
-    }
+    if (!counted && !each && !cluster_.gpus()) return std::nullopt;
     const std::int64_t gpus = world     ? *world
                               : counted ? product_of({*nodes, each.value_or(8)}, "GPUs")
                                         : cluster_.gpus().value_or(each.value_or(8));
@@ -556,6 +587,8 @@ class Import : public ImportNotes {
     return "  split: balanced\n";
   }
 
+  static constexpr const char* kSteps = "microbatches of a replica in an update";
+
   std::string origin_;
   std::vector<std::string> programs_;
   JobCluster cluster_;
@@ -632,6 +665,7 @@ std::string scenario_of_megatron(std::string_view text, const std::string& origi
         "has none of Megatron-LM's flags, such as --num-layers and --micro-batch-size" + why_none);
   read_yaml_cfg(job);
   read_deepspeed_config(job);
+  read_hostfile(job);
   return Import(std::move(job)).scenario();
 }
 

@@ -7,6 +7,7 @@
 #include "base/numbers.hpp"
 #include "scenarios/foreign_experts.hpp"
 #include "scenarios/import_notes.hpp"
+#include "scenarios/optimizer_state.hpp"
 #include "scenarios/scenario.hpp"
 #include "scenarios/vocabularies.hpp"
 #include <fmt/format.h>
@@ -334,10 +335,13 @@ class ModelOfFlags {
         notes_.leave_out("layers with other numbers of experts", memory);
     Experts e;
     e.count = static_cast<int>(std::min<std::int64_t>(*count, 1'000'000));
-    e.top_k = static_cast<int>(std::clamp<std::int64_t>(
-        notes_.number({"moe-router-topk", "topk"}, "model.experts_per_token")
-            .value_or(asked_.deepspeed ? 1 : 2),
-        1, e.count));
+    const auto chosen = notes_.number({"moe-router-topk", "topk"}, "model.experts_per_token");
+    if (chosen && *chosen > e.count)
+      notes_.fault(
+          notes_.mentions("moe-router-topk") ? "moe-router-topk" : "topk",
+          fmt::format("a token cannot use {} of {} experts (num-experts)", *chosen, e.count));
+    e.top_k = static_cast<int>(
+        std::clamp<std::int64_t>(chosen.value_or(asked_.deepspeed ? 1 : 2), 1, e.count));
     e.width = notes_.number("moe-ffn-hidden-size", "model.expert_ffn_hidden_size").value_or(dense);
     e.shared_width =
         notes_.number("moe-shared-expert-intermediate-size", "model.shared_expert_ffn_hidden_size")
@@ -438,41 +442,12 @@ class ModelOfFlags {
 
   /// Master weights, and one or two moments.
   double optimizer_bytes(double master, double moments) {
-    const std::string name = lower_case(notes_.word("optimizer", ""));
-    if (name.empty() || name == "adam" || name == "adamw" || name.ends_with("fused_adam") ||
-        name == "fusedadam" || name == "cpu_adam") {
-      notes_.ignore("optimizer");
-      return master + moments;
-    }
-    const char* const key = "model.bytes_per_parameter.optimizer";
-    if (name == "sgd") {  // --sgd-momentum is 0.9 by default
-      notes_.has("optimizer", key);
-      const std::string momentum = notes_.word("sgd-momentum", key);
-      return master + (momentum == "0" || momentum == "0.0" ? 0 : 4);
-    }
-    if (name == "lion") {  // Chen et al., arXiv:2302.06675: one momentum
-      notes_.has("optimizer", key);
-      return master + 4;
-    }
-    if (name == "muon" || name == "dist_muon") {
-      // Of matrices in layers one momentum, of all others Adam's two moments (Liu et al.,
-      // arXiv:2502.16982, section 2.1).
-      notes_.has("optimizer", key);
-      const double matrices =
-          static_cast<double>(layers_) * static_cast<double>(shape_.layer_matrix_parameters());
-      const double ends = (shape_.tie_embeddings ? 1 : 2) * static_cast<double>(shape_.vocab_size) *
-                          static_cast<double>(shape_.hidden_size);
-      const double share = matrices / (matrices + ends);
-      notes_.assume(
-          fmt::format("{}: Muon's momentum for {:.1f} % of the parameters, the matrices of "
-                      "layers, Adam's two moments for the others: their mean",
-                      key, 100 * share));
-      return master + moments - 4 * share;
-    }
-    notes_.unmodelled("optimizer", "its state is taken for Adam's");
-    notes_.leave_out(fmt::format("the state of {}", name), Leaves::more);
-    notes_.leave_out(fmt::format("the state of {}", name), Leaves::less);
-    return master + moments;
+    const std::string name = notes_.word("optimizer", "");
+    const bool sgd = lower_case(name) == "sgd";  // --sgd-momentum is 0.9 by default
+    const std::string momentum =
+        sgd ? notes_.word("sgd-momentum", "model.bytes_per_parameter.optimizer") : "";
+    const double of_sgd = momentum == "0" || momentum == "0.0" ? 0 : 4;
+    return master + moment_bytes(notes_, {"optimizer", name, moments, of_sgd}, shape_);
   }
 
   ImportNotes& notes_;
@@ -484,7 +459,10 @@ class ModelOfFlags {
 }  // namespace
 
 std::int64_t model_size(ImportNotes& notes, const char* flag, const char* key) {
-  const auto value = notes.number(flag, key);
+  auto value = notes.number(flag, key);
+  // Megatron-LM takes it for the layers where these are not said (validate_args).
+  if (!value && flag == std::string_view("num-layers"))
+    value = notes.number("encoder-num-layers", key);
   if (!value) notes.ask(flag, "--model config.json|NAME, which gives the sizes of the model");
   return value.value_or(1);
 }

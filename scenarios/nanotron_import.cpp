@@ -7,10 +7,10 @@
 #include "scenarios/import_tables.hpp"
 #include "scenarios/job_cluster.hpp"
 #include "scenarios/job_division.hpp"
+#include "scenarios/optimizer_state.hpp"
 #include "scenarios/scenario.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace penstock {
 namespace {
@@ -29,16 +29,36 @@ void flatten(const Value& value, const std::string& name, std::vector<ScriptOpti
 }
 
 /// Throws InputError where its layers are no Llama's, which nanotron's configurations are unless a
-/// switch says otherwise.
-void refuse_other_models(ImportNotes& notes, const std::string& origin) {
-  for (const auto& [kind, what] : {std::pair{"mamba", "a state-space model, which is not modelled"},
-                                   {"starcoder2",
-                                    "a StarCoder2; give its config.json of Hugging "
-                                    "Face as model: and the degrees as pipeline:"}}) {
-    const std::string key = fmt::format("model.model_config.is_{}_config", kind);
-    if (is_true(notes.word(key, "")))
-      throw InputError(origin, fmt::format("{}: it is {}", key, what));
+/// switch says otherwise (is_NAME_config).
+void refuse_other_models(const std::vector<ScriptOption>& options, ImportNotes& notes,
+                         const std::string& origin) {
+  constexpr std::string_view kBegin = "model.model_config.is_", kEnd = "_config";
+  constexpr const char* kInstead =
+      "give its config.json of Hugging Face as model: and the degrees as pipeline:";
+  bool llama = false, denied = false;
+  for (const ScriptOption& option : options) {
+    if (!option.name.starts_with(kBegin) || !option.name.ends_with(kEnd)) continue;
+    const std::string family =
+        option.name.substr(kBegin.size(), option.name.size() - kBegin.size() - kEnd.size());
+    const std::string value = option.values.empty() ? "" : lower_case(option.values.front());
+    const bool known = family == "llama" || family == "qwen2";
+    llama = llama || (known && is_true(value));
+    denied = denied || (family == "llama" && value == "false");
+    if (!is_true(value) || known) continue;
+    throw InputError(
+        origin,
+        fmt::format("{}: it is {}", printable(option.name),
+                    family == "mamba" ? "a state-space model, which is not modelled"
+                                      : fmt::format("{}; {}",
+                                                    family == "starcoder2"
+                                                        ? "a StarCoder2"
+                                                        : "another family than Llama and Qwen2",
+                                                    kInstead)));
   }
+  if (denied && !llama)
+    throw InputError(origin, fmt::format("model.model_config.is_llama_config: it is false, and "
+                                         "nothing says which family it is; {}",
+                                         kInstead));
   if (notes.mentions("model.model_config.d_model") || notes.mentions("model.model_config.ssm_cfg"))
     throw InputError(
         origin,
@@ -46,18 +66,17 @@ void refuse_other_models(ImportNotes& notes, const std::string& origin) {
         "not modelled");
 }
 
-std::string nanotron_model(ImportNotes& notes, const std::string& origin,
-                           const std::string& given) {
-  refuse_other_models(notes, origin);
-  std::string out =
-      given.empty() ? "model:\n  family: llama\n" : "model:\n" + model_of_name(given).keys;
-  std::vector<std::string> unsaid;
+/// Returns the sizes of its model; what they lack is asked for. `out`: the keys so far.
+void add_sizes(ImportNotes& notes, const std::string& given, std::string& out) {
   const auto size = [&](const std::string& theirs, const std::string& ours, bool needed) {
     const bool said = !given.empty() && ours != "seq_length";
     const auto value = notes.number(theirs, said ? "nothing: --model says it" : "model." + ours);
     if (said) return;
     if (value) out += fmt::format("  {}: {}\n", ours, *value);
-    if (!value && needed) unsaid.push_back(theirs);
+    if (!value && needed)
+      notes.ask(theirs, ours == "seq_length"
+                            ? ""
+                            : "give --model config.json|NAME, which gives the sizes of the model");
   };
   const std::string config = "model.model_config.";
   size(config + "num_hidden_layers", "num_layers", true);
@@ -69,12 +88,45 @@ std::string nanotron_model(ImportNotes& notes, const std::string& origin,
   size(config + "vocab_size", "vocab_size", true);
   size(config + "sliding_window_size", "sliding_window", false);
   size("tokens.sequence_length", "seq_length", true);
-  if (!unsaid.empty())
-    throw InputError(origin,
-                     fmt::format("it does not say {}, without which it would be another job; put "
-                                 "{} into the file, or give --model config.json|NAME, which gives "
-                                 "the sizes of the model",
-                                 fmt::join(unsaid, ", "), unsaid.size() > 1 ? "them" : "it"));
+}
+
+/// Returns the number type and what a parameter takes where it is not what the stack says.
+/// `sizes`: the keys of its model, for what an optimizer keeps.
+std::string nanotron_numbers(ImportNotes& notes, const std::string& sizes) {
+  const std::string type =
+      notes.choice("model.dtype", "model.precision",
+                   {"bfloat16", "float16", "float32", "bf16", "fp16", "fp32", "half", "float"});
+  const bool single = type == "float32" || type == "fp32" || type == "float";
+  const bool half = type == "float16" || type == "fp16" || type == "half";
+  // What adds gradients up in fp32 also keeps the fp32 weights (nanotron's gradient accumulators).
+  const char* const sums = "optimizer.accumulate_grad_in_fp32";
+  const bool in_16 = !single && notes.denies(sums, "model.bytes_per_parameter");
+  notes.has(sums, "model.precision: gradients in fp32");
+  // torch.optim.SGD has no momentum there (nanotron/config/config.py, SGDOptimizerArgs).
+  const std::string optimizer = "optimizer.optimizer_factory.name";
+  const std::string named = notes.word(optimizer, "");
+  const bool muon = lower_case(named).find("muon") != std::string::npos;
+  const double adam = in_16 ? 4 : 8;
+  const double moments = moment_bytes(notes, {optimizer, named, adam, 0},
+                                      muon ? model_of_keys(sizes) : TransformerSpec());
+  const double usual = single ? 8 : load_stack("nanotron").optimizer_bytes.value_or(12);
+  std::string bytes;
+  if (in_16)
+    bytes = fmt::format("{{weights: 2, gradients: 2, optimizer: {:.4g}}}", moments);
+  else if (moments != adam)
+    bytes = fmt::format("{{optimizer: {:.4g}}}", usual - adam + moments);
+  return fmt::format("  precision: {}\n{}",
+                     single ? "fp32"
+                     : half ? "mixed-fp16"
+                            : "mixed-bf16",
+                     bytes.empty() ? "" : fmt::format("  bytes_per_parameter: {}\n", bytes));
+}
+
+std::string nanotron_model(ImportNotes& notes, const std::string& given) {
+  std::string out =
+      given.empty() ? "model:\n  family: llama\n" : "model:\n" + model_of_name(given).keys;
+  add_sizes(notes, given, out);
+  const std::string config = "model.model_config.";
   const auto is_said = [&](const char* theirs, const char* ours) {
     return is_true(notes.word(config + theirs, given.empty() ? ours : "nothing: --model says it"));
   };
@@ -84,28 +136,18 @@ std::string nanotron_model(ImportNotes& notes, const std::string& origin,
   if (given.empty())
     out += fmt::format("{}{}  tie_embeddings: {}\n  flash_attention: true\n",
                        biases ? "  biases: qkv\n" : "", normed ? "  qk_norm: head\n" : "", tied);
-  const std::string type = notes.word("model.dtype", "model.precision");
-  // What adds gradients up in fp32 also keeps the fp32 weights (nanotron's gradient accumulators).
-  const char* const sums = "optimizer.accumulate_grad_in_fp32";
-  const bool in_16 = type != "float32" && notes.denies(sums, "model.bytes_per_parameter");
-  notes.has(sums, "model.precision: gradients in fp32");
-  return out + fmt::format("  precision: {}\n{}",
-                           type == "float32"   ? "fp32"
-                           : type == "float16" ? "mixed-fp16"
-                                               : "mixed-bf16",
-                           in_16
-                               ? "  bytes_per_parameter: {weights: 2, gradients: 2, optimizer: 4}\n"
-                               : "");
+  return out + nanotron_numbers(notes, out);
 }
 
 Division nanotron_division(ImportNotes& notes) {
   Division d;
-  d.stages = notes.number("parallelism.pp", "pipeline.stages").value_or(1);
-  d.width = notes.number("parallelism.dp", "pipeline.width").value_or(1);
-  d.tensor = notes.number("parallelism.tp", "pipeline.tensor").value_or(1);
-  if (notes.word("parallelism.pp_engine", "schedule") == "afab") d.schedule = "gpipe";
-  const std::string mode = notes.word("parallelism.tp_mode", "pipeline.sequence_parallel");
-  d.sequence_parallel = mode == "REDUCE_SCATTER" || mode == "reduce_scatter";
+  d.stages = notes.needed("parallelism.pp", "pipeline.stages");
+  d.width = notes.needed("parallelism.dp", "pipeline.width");
+  d.tensor = notes.needed("parallelism.tp", "pipeline.tensor");
+  if (notes.choice("parallelism.pp_engine", "schedule", {"1f1b", "afab"}) == "afab")
+    d.schedule = "gpipe";
+  d.sequence_parallel = notes.choice("parallelism.tp_mode", "pipeline.sequence_parallel",
+                                     {"ALL_REDUCE", "REDUCE_SCATTER"}) == "REDUCE_SCATTER";
   d.context = notes.number("parallelism.context_parallel_size", "pipeline.context").value_or(1);
   const char* const experts = "parallelism.expert_parallel_size";
   notes.unless_one(experts, notes.number(experts, "").value_or(1));
@@ -118,15 +160,15 @@ Division nanotron_division(ImportNotes& notes) {
   }
   if (is_true(notes.word("parallelism.recompute_layer", "pipeline.recompute")))
     d.recompute = "full";
-  const std::string zero = notes.word("optimizer.zero_stage", "pipeline.shard");
+  const std::string zero =
+      notes.choice("optimizer.zero_stage", "pipeline.shard", {"0", "1", "2", "3"});
   d.distributed_optimizer = zero == "1";
   if (zero == "2") d.shard = "gradients";
   if (zero == "3") d.shard = "weights";
-  d.microbatch_size =
-      notes.number("tokens.micro_batch_size", "pipeline.microbatch_size").value_or(1);
-  const auto accumulated =
-      notes.number("tokens.batch_accumulation_per_replica", "pipeline.global_batch_size");
-  d.batch = notes.product_of({d.microbatch_size, d.width, accumulated.value_or(1)}, "samples");
+  d.microbatch_size = notes.needed("tokens.micro_batch_size", "pipeline.microbatch_size");
+  const std::int64_t accumulated =
+      notes.needed("tokens.batch_accumulation_per_replica", "pipeline.global_batch_size");
+  d.batch = notes.product_of({d.microbatch_size, d.width, accumulated}, "samples");
   d.balanced = true;  // it divides by cost, the head included
   d.stack = "nanotron";
   notes.assume(
@@ -145,8 +187,11 @@ std::string scenario_of_nanotron(const std::string& text, const std::string& ori
   if (document.find("parallelism") == nullptr && document.find("tokens") == nullptr)
     throw InputError(origin, "is no configuration of nanotron: neither 'parallelism' nor 'tokens'");
   const JobCluster where(cluster);
-  ImportNotes notes(std::move(options), "", known_options("nanotron"));
-  std::string model = nanotron_model(notes, origin, given_model);
+  ImportNotes notes(options, "", known_options("nanotron"));
+  notes.expect_numbers();
+  notes.ask_in_file();
+  refuse_other_models(options, notes, origin);
+  std::string model = nanotron_model(notes, given_model);
   const Division d = nanotron_division(notes);
   const std::string cluster_part = where.text(notes, gpus_of(d, notes), {});
   model += notes.missing("  ");

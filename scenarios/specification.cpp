@@ -5,6 +5,8 @@
 #include "scenarios/parts.hpp"
 #include "scenarios/stack_parts.hpp"
 
+#include <fmt/format.h>
+
 namespace penstock {
 
 Value usual_stack(const Value& scenario) {
@@ -25,6 +27,19 @@ StackSpec stack_of(const Section& top, const std::optional<ModelSpecification>& 
   const Value name = top.has("stack") ? top.at("stack") : usual_stack(top.self());
   const Value* found = library.resolve(name, "stack", "models/stacks");
   return found == nullptr ? StackSpec{} : read_stack(Section(*found, "stack", top.diagnostics()));
+}
+
+/// Notes that sequences are longer than the table of learned positions of a model in another tool's
+/// file, which is taken to have a row for each.
+void note_longer_than_positions(const TransformerSpec& model, const Section& section) {
+  const std::int64_t rows = model.position_rows.value_or(model.seq_length);
+  if (rows >= model.seq_length || model.learned_positions() == 0) return;
+  const auto& source = section.at("position_rows").source;
+  if (source == nullptr || !source->name.ends_with(".json")) return;
+  section.diagnostics().note(fmt::format(
+      "{}: sequences of {} are longer than its table of {} learned positions: it is "
+      "taken to have a row for each, which adds {} parameters",
+      source->name, model.seq_length, rows, (model.seq_length - rows) * model.hidden_size));
 }
 
 std::optional<ModelSpecification> read_model(const Section& top, Library& library) {
@@ -50,6 +65,7 @@ std::optional<ModelSpecification> read_model(const Section& top, Library& librar
   if (model.by_costs || model.by_layers) return model;
   model.transformer = read_transformer(section);
   model.measured = read_layer_profile(section);
+  note_longer_than_positions(*model.transformer, section);
   if (key.kind == Value::Kind::scalar && !section.has("name")) model.transformer->name = key.text;
   return model;
 }

@@ -8,6 +8,7 @@
 #include "scenarios/import_tables.hpp"
 #include "scenarios/job_cluster.hpp"
 #include "scenarios/job_division.hpp"
+#include "scenarios/optimizer_state.hpp"
 #include "scenarios/scenario.hpp"
 #include "scenarios/torchtitan_flavors.hpp"
 #include "scenarios/torchtitan_options.hpp"
@@ -37,8 +38,8 @@ NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::
                                          printable(name), other));
   if (!given.empty()) return model_of_name(given);
   if (const auto known = find_titan_flavor(name, flavor)) return *known;
-  throw InputError(
-      origin,
+  notes.fault(
+      "model.flavor",
       fmt::format("{}; give the model: --model config.json (of Hugging Face), or --model NAME of "
                   "`penstock list models` (flavors known here: {})",
                   name.empty() && flavor.empty()
@@ -46,13 +47,14 @@ NamedModel titan_model(ImportNotes& notes, const std::string& given, const std::
                       : fmt::format("the sizes of the flavor '{} {}' are not known here",
                                     printable(name), printable(flavor)),
                   titan_flavor_names()));
+  return {};  // the errors of the other options are found all the same
 }
 
 /// Makes a scenario of torchtitan's options, by their present names and by earlier ones.
 class Titan {
  public:
-  Titan(ImportNotes& notes, const JobCluster& cluster, NamedModel model, std::string origin)
-      : notes_(notes), cluster_(cluster), model_(std::move(model)), origin_(std::move(origin)) {}
+  Titan(ImportNotes& notes, const JobCluster& cluster, NamedModel model)
+      : notes_(notes), cluster_(cluster), model_(std::move(model)) {}
 
   /// Call it when the degrees are known.
   std::string model() {
@@ -60,10 +62,25 @@ class Titan {
     usually(!length, "training.seq_len", "model.seq_length: 2048 (training.seq_len's default)");
     if (!model_.missing.empty()) notes_.leave_out(model_.missing, Leaves::more);
     const std::string type = precision();
+    return fmt::format("model:\n{}  seq_length: {}\n  precision: {}\n{}", model_.keys,
+                       length.value_or(2048), type, bytes(type == "fp32"));
+  }
+
+  /// Returns the key of what a parameter takes where it is not what the stack says.
+  std::string bytes(bool single) {
     const bool in_16 = stored_in_16();  // and so are gradients and both moments
-    return fmt::format(
-        "model:\n{}  seq_length: {}\n  precision: {}\n{}", model_.keys, length.value_or(2048), type,
-        in_16 ? "  bytes_per_parameter: {weights: 2, gradients: 2, optimizer: 4}\n" : "");
+    const std::string named = notes_.word("optimizer.name", "");
+    const bool muon = lower_case(named).find("muon") != std::string::npos;
+    const double adam = in_16 ? 4 : 8;
+    // torch.optim.SGD has no momentum unless it is told one, for which torchtitan has no option.
+    const double moments = moment_bytes(notes_, {"optimizer.name", named, adam, 0},
+                                        muon ? model_of_keys(model_.keys) : TransformerSpec());
+    if (in_16)
+      return fmt::format("  bytes_per_parameter: {{weights: 2, gradients: 2, optimizer: {:.4g}}}\n",
+                         moments);
+    if (moments == adam) return "";
+    return fmt::format("  bytes_per_parameter: {{optimizer: {:.4g}}}\n",
+                       (single ? 0 : 4) + moments);
   }
 
   Division division() {
@@ -75,7 +92,8 @@ class Titan {
     std::string rotates;
     for (const char* key : {"parallelism.context_parallel_rotate_method",
                             "experimental.context_parallel_rotate_method"})
-      if (notes_.mentions(key)) rotates = notes_.word(key, "pipeline.context_exchange");
+      if (notes_.mentions(key))
+        rotates = notes_.choice(key, "pipeline.context_exchange", {"allgather", "alltoall"});
     d_.context_exchange = rotates == "alltoall" ? "ring" : "all-gather";
     const std::int64_t experts = degree("expert_parallel_degree", "");
     notes_.unless_one("parallelism.expert_parallel_degree", experts);
@@ -141,7 +159,8 @@ class Titan {
 
   bool stored_in_16() {
     const char* const key = "training.dtype";
-    const bool in_16 = notes_.word(key, "").find("float16") != std::string::npos;
+    const std::string type = notes_.choice(key, "", {"float32", "bfloat16", "float16"});
+    const bool in_16 = type.find("float16") != std::string::npos;
     if (in_16) notes_.has(key, "model.bytes_per_parameter");
     return in_16;
   }
@@ -150,13 +169,15 @@ class Titan {
   /// tensor parallelism alone nothing casts (maybe_enable_amp in torchtitan/distributed/utils.py;
   /// context parallelism counts as FSDP).
   std::string precision() {
-    const std::string type = notes_.word("training.mixed_precision_param", "model.precision");
+    const std::string type = notes_.choice("training.mixed_precision_param", "model.precision",
+                                           {"bfloat16", "float32", "float16"});
     for (const auto& [key, usual] : {std::pair{"training.mixed_precision_reduce", "float32"},
                                      std::pair{"parallelism.disable_loss_parallel", "false"},
                                      std::pair{"optimizer.early_step_in_backward", "false"}}) {
       const std::string said = notes_.word(key, "");
       notes_.unless_one(key, said.empty() || said == usual || said == "False" ? 1 : 2);
     }
+    if (d_.tensor == 1) notes_.unless_one("parallelism.disable_loss_parallel", 1);
     const bool divided = d_.stages > 1 || d_.tensor > 1;
     if (!sharded_ && d_.context == 1 && divided && !stored_in_16()) {
       notes_.assume(
@@ -197,7 +218,12 @@ class Titan {
                                 : nodes ? notes_.product_of({kGpusPerNode, *nodes}, "GPUs")
                                         : *each;
       if (!nodes && cluster_.gpus()) notes_.not_asked({"nnodes", "nproc_per_node"});
+      if ((nodes || cluster_.gpus()) && gpus % others != 0)
+        refuse_gpus(fmt::format("{} GPUs are no multiple of {}", gpus, others));
       shards = std::max<std::int64_t>(1, gpus / others);
+    } else if (const std::int64_t all_gpus = notes_.product_of({others, shards}, "GPUs");
+               shards > 0 && each && nodes && *each * *nodes != all_gpus) {
+      refuse_gpus(fmt::format("{} GPUs are not {}", *each * *nodes, all_gpus));
     } else if (shards == 0) {
       shards = std::max<std::int64_t>(1, kGpusPerNode / others);
       // With more than one node there is FSDP, which changes the number type, too.
@@ -217,12 +243,21 @@ class Titan {
     if (sharded_) say_sharded(replicas, shards);
   }
 
+  /// Makes it an error that the degrees are not those of the GPUs, as torchtitan does
+  /// (ParallelDims._validate in torchtitan/distributed/parallel_dims.py).
+  void refuse_gpus(const std::string& why) {
+    notes_.fault("", fmt::format("{}, the product of the degrees (pipeline {} x tensor {} x "
+                                 "context {} and replicas), which torchtitan refuses",
+                                 why, d_.stages, d_.tensor, d_.context));
+  }
+
   /// FSDP, or HSDP where there are replicas of the shards.
   void say_sharded(std::int64_t replicas, std::int64_t shards) {
     d_.shard = "weights";
     if (replicas > 1) d_.shard_group = shards * d_.context;
     const std::string reshard =
-        notes_.word("parallelism.fsdp_reshard_after_forward", "pipeline.reshard_after_forward");
+        notes_.choice("parallelism.fsdp_reshard_after_forward", "pipeline.reshard_after_forward",
+                      {"default", "always", "never"});
     if (reshard == "always" || reshard == "never") d_.reshard_after_forward = reshard;
     bool said = false;
     for (const char* key :
@@ -259,27 +294,28 @@ class Titan {
     const bool by_table = notes_.mentions("parallelism.pipeline_parallel_schedule_csv");
     if (!name.empty() && lower_case(name) != lower_case(known->theirs) && !by_table)
       refuse_schedule(name);
+    if (model_.keys.empty()) return;  // whose layers nothing says
     d_.schedule = known->ours;
     d_.chunks = known->chunks;
     if (per_stage && !by_table) d_.chunks = chunks_of(*per_stage, *known);
     d_.split = split();
   }
 
-  /// Throws InputError as torch's get_schedule_class does, which takes names in any case.
-  [[noreturn]] void refuse_schedule(const std::string& name) const {
+  /// Makes a name an error as torch's get_schedule_class does, which takes names in any case.
+  void refuse_schedule(const std::string& name) {
     std::vector<std::string> names;
     for (const TitanSchedule& s : kTitanSchedules) names.emplace_back(s.theirs);
     const std::string meant = nearest(name, names);
-    throw InputError(
-        origin_, fmt::format("parallelism.pipeline_parallel_schedule must be one of {}, got '{}'{}",
+    notes_.fault("parallelism.pipeline_parallel_schedule",
+                 fmt::format("parallelism.pipeline_parallel_schedule must be one of {}, got '{}'{}",
                              fmt::join(names, ", "), printable(name),
                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
   }
 
   /// Virtual stages of a device for so many layers each, the embedding and the output counted.
-  /// Throws InputError where torchtitan refuses the number (pipeline_llm of
+  /// A number that torchtitan refuses is an error (pipeline_llm of
   /// torchtitan/distributed/pipeline_parallel.py).
-  std::int64_t chunks_of(std::int64_t layers_per_stage, const TitanSchedule& schedule) const {
+  std::int64_t chunks_of(std::int64_t layers_per_stage, const TitanSchedule& schedule) {
     const std::int64_t all = model_.layers + first_less_ + last_less_;
     const std::int64_t stages = (all + layers_per_stage - 1) / layers_per_stage;
     const std::int64_t chunks = stages / d_.stages;
@@ -289,12 +325,13 @@ class Titan {
     const char* const wanted = one ? "exactly 1" : two ? "exactly 2" : "at least 2";
     const bool fits = one ? chunks == 1 : two ? chunks == 2 : chunks >= 2;
     if (stages % d_.stages == 0 && fits) return chunks;
-    throw InputError(
-        origin_,
+    notes_.fault(
+        "parallelism.pipeline_parallel_layers_per_stage",
         fmt::format("parallelism.pipeline_parallel_layers_per_stage: {} makes {} virtual stages of "
                     "{} layers, the embedding and the output counted, but {} takes {} on each of "
                     "the {} pipeline ranks",
                     layers_per_stage, stages, all, schedule.theirs, wanted, d_.stages));
+    return schedule.chunks;
   }
 
   void batch() {
@@ -334,13 +371,18 @@ class Titan {
     const char* const mode_key = "activation_checkpoint.mode";
     const char* const option_key = "activation_checkpoint.selective_ac_option";
     const bool said = notes_.mentions(mode_key);
-    const std::string mode = said ? notes_.word(mode_key, "pipeline.recompute") : "selective";
+    const std::string mode = said ? notes_.choice(mode_key, "pipeline.recompute",
+                                                  {"none", "selective", "full", "memory_budget"})
+                                  : "selective";
     std::string option = notes_.word(option_key, "pipeline.recompute");
     if (option.empty()) option = "2";  // its default
     if (mode == "full" || (mode == "selective" && option == "1")) d_.recompute = "full";
     if (mode != "selective") notes_.unless_one(option_key, 1);
     if (mode == "full" || mode == "none" || d_.recompute == "full") return;
     const std::int64_t every = std::atoll(option.c_str());
+    if (mode == "selective" && option != "op" && option != "layer" && every < 1)
+      notes_.fault(option_key, fmt::format("{} must be 'op' or an integer from 1, got '{}'",
+                                           option_key, printable(option)));
     if (mode == "selective" && every > 1) return recompute_every(every, said);
     if (mode == "selective" && option == "op") {
       d_.recompute = "selective";
@@ -373,7 +415,6 @@ class Titan {
   ImportNotes& notes_;
   const JobCluster& cluster_;
   NamedModel model_;
-  std::string origin_;
   std::int64_t first_less_ = 1, last_less_ = 1;
   bool sharded_ = false, is_fp8_ = false;
   std::string narrow_;  ///< of products, where converters make them so
@@ -392,7 +433,8 @@ std::string scenario_of_torchtitan(const std::string& text, const std::string& o
     for (const char* part : {"float8.", "quantize.", "mx."})
       if (option.name.starts_with(part)) of_fp8.push_back(option.name);
   ImportNotes notes(std::move(options), "", known_options("torchtitan"));
-  Titan titan(notes, where, titan_model(notes, model_name, origin), origin);
+  notes.expect_numbers();
+  Titan titan(notes, where, titan_model(notes, model_name, origin));
   Division d = titan.division();
   if (!titan.is_fp8())  // what a converter would do says nothing without one
     for (const std::string& option : of_fp8) notes.ignore(option);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 namespace penstock {
 namespace {
@@ -72,6 +73,16 @@ bool of_titan(const ScriptOption& option) {
          option.name.starts_with("experimental.pipeline");
 }
 
+/// Throws InputError where a key stands twice, as TOML has it.
+void refuse_twice(const std::vector<ScriptOption>& options, const std::string& origin) {
+  std::map<std::string, int> lines;
+  for (const ScriptOption& option : options)
+    if (const auto [first, is_new] = lines.try_emplace(option.name, option.line); !is_new)
+      throw InputError(fmt::format("{}:{}", origin, option.line),
+                       fmt::format("'{}' stands on line {} already, which TOML refuses",
+                                   printable(option.name), first->second));
+}
+
 /// Is it an option by which a launch is one of torchtitan's?
 bool is_titan_flag(const std::string& name) {
   return name.find('.') != name.npos || name == "config-file" || name == "config";
@@ -124,6 +135,7 @@ std::vector<ScriptOption> titan_options(const std::string& text, const std::stri
   std::erase_if(options,
                 [](const ScriptOption& o) { return o.name.find_first_of("-$ ") != o.name.npos; });
   const bool is_toml = std::ranges::any_of(options, of_titan);
+  if (is_toml) refuse_twice(options, origin);
   std::vector<ScriptOption> flags =
       is_toml ? std::vector<ScriptOption>{}
               : script_launch(text, origin, defined, is_titan_flag).options;

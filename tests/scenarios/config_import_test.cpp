@@ -64,7 +64,8 @@ TEST(NanotronImport, SlicesOfProductsMeanNothingWhereThereIsOne) {
   const auto with = [](const std::string& slices) {
     return scenario_of_nanotron(
         kSmall + ", pretraining_tp: " + slices +
-            "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n",
+            "}\nparallelism: {dp: 1, pp: 2, tp: 1}\ntokens: {sequence_length: 64, "
+            "micro_batch_size: 1, batch_accumulation_per_replica: 1}\n",
         "a.yaml", "");
   };
   const std::string one = with("1"), two = with("2");
@@ -93,8 +94,10 @@ TEST(NanotronImport, IsTheJob) {
 TEST(NanotronImport, FollowsEveryValue) {
   const auto with = [](const std::string& parallelism, const std::string& zero) {
     return scenario_in(scenario_of_nanotron(
-        kSmall + "}\noptimizer: {zero_stage: " + zero + "}\nparallelism: {dp: 2, pp: 2" +
-            parallelism + "}\ntokens: {micro_batch_size: 1, sequence_length: 64}\n",
+        kSmall + "}\noptimizer: {zero_stage: " + zero + "}\nparallelism: {dp: 2, pp: 2, tp: 2" +
+            parallelism +
+            "}\ntokens: {micro_batch_size: 1, batch_accumulation_per_replica: 1, sequence_length: "
+            "64}\n",
         "a.yaml", ""));
   };
   EXPECT_EQ(with(", pp_engine: afab", "0").schedule->name, "gpipe");
@@ -102,7 +105,7 @@ TEST(NanotronImport, FollowsEveryValue) {
   EXPECT_EQ(with("", "1").sharding.what, Sharded::optimizer);
   EXPECT_EQ(with("", "2").sharding.what, Sharded::gradients);
   EXPECT_EQ(with("", "3").sharding.what, Sharded::weights);
-  EXPECT_FALSE(with(", tp: 2, tp_mode: ALL_REDUCE", "0").sequence_parallel);
+  EXPECT_FALSE(with(", tp_mode: ALL_REDUCE", "0").sequence_parallel);
   EXPECT_EQ(with(", recompute_layer: true", "0").recompute.at(0), Recompute::full);
 }
 
@@ -132,7 +135,8 @@ TEST(NanotronImport, ProductsBeyondAllJobsAreErrors) {
   const std::string all = refused([] {
     scenario_of_nanotron(kSmall +
                              "}\nparallelism: {dp: 65536, pp: 65536, tp: 65536, "
-                             "context_parallel_size: 65536}\ntokens: {sequence_length: 64}\n",
+                             "context_parallel_size: 65536}\ntokens: {sequence_length: 64, "
+                             "micro_batch_size: 1, batch_accumulation_per_replica: 1}\n",
                          "a.yaml", "");
   });
   EXPECT_TRUE(more(all)) << all;
@@ -165,7 +169,9 @@ TEST(NanotronImport, NeverMakesUpASizeOrAnotherModel) {
   const auto why = [](const std::string& text) {
     return refused([&] { scenario_of_nanotron(text, "a.yaml", ""); });
   };
-  const std::string rest = "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n";
+  const std::string rest =
+      "}\nparallelism: {dp: 1, pp: 2, tp: 1}\ntokens: {sequence_length: 64, micro_batch_size: 1, "
+      "batch_accumulation_per_replica: 1}\n";
   EXPECT_NE(why("model:\n  model_config: {num_hidden_layers: 4" + rest)
                 .find("it does not say model.model_config.hidden_size, "
                       "model.model_config.intermediate_size"),
@@ -180,7 +186,8 @@ TEST(NanotronImport, NeverMakesUpASizeOrAnotherModel) {
 
 TEST(NanotronImport, TakesItsSizesFromAModelThatIsGiven) {
   const std::string rest =
-      "parallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64, micro_batch_size: 1}\n";
+      "parallelism: {dp: 1, pp: 2, tp: 1}\ntokens: {sequence_length: 64, micro_batch_size: 1, "
+      "batch_accumulation_per_replica: 1}\n";
   const std::string text = scenario_of_nanotron(rest, "a.yaml", "", "qwen3-0.6b");
   const Scenario s = scenario_in(text);
   EXPECT_EQ(s.transformer->parameters(), load_model("qwen3-0.6b").parameters());
@@ -192,9 +199,10 @@ TEST(NanotronImport, TakesItsSizesFromAModelThatIsGiven) {
 
 TEST(NanotronImport, SuggestsOnlyKeysOfTheSameSectionThatAreNear) {
   const auto said = [](const std::string& key) {
-    return scenario_of_nanotron(
-        kSmall + "}\nparallelism: {dp: 1, pp: 2, " + key + "}\ntokens: {sequence_length: 64}\n",
-        "a.yaml", "");
+    return scenario_of_nanotron(kSmall + "}\nparallelism: {dp: 1, pp: 2, tp: 1, " + key +
+                                    "}\ntokens: {sequence_length: 64, micro_batch_size: 1, "
+                                    "batch_accumulation_per_replica: 1}\n",
+                                "a.yaml", "");
   };
   EXPECT_NE(said("tp_mod: ALL_REDUCE").find("did you mean parallelism.tp_mode?"),
             std::string::npos);
@@ -213,7 +221,8 @@ TEST(NanotronImport, KeysOfEveryLlamaAreNoSlips) {
           "false,\n"
           "    _fused_rms_norm: true, _fused_rotary_emb: true, _use_qkv_packed: true,\n"
           "    _use_doc_masking: true, z_loss_enabled: false, z_loss_coefficient: 0.0001}\n"
-          "parallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n",
+          "parallelism: {dp: 1, pp: 2, tp: 1}\ntokens: {sequence_length: 64, micro_batch_size: 1, "
+          "batch_accumulation_per_replica: 1}\n",
       "a.yaml", "");
   EXPECT_EQ(text.find("did you mean"), std::string::npos) << text;
   EXPECT_EQ(text.find("not known here"), std::string::npos) << text;
@@ -235,8 +244,9 @@ TEST(NanotronImport, InTheSharedFileOfNullsNothingIsMissing) {
 }
 
 TEST(NanotronImport, GradientsThatAreNotSummedInFp32HaveNoFp32WeightsEither) {
-  const std::string job =
-      kSmall + "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n";
+  const std::string job = kSmall +
+                          "}\nparallelism: {dp: 1, pp: 2, tp: 1}\ntokens: {sequence_length: 64, "
+                          "micro_batch_size: 1, batch_accumulation_per_replica: 1}\n";
   const auto text = [&](const char* sums) {
     return scenario_of_nanotron(
         job + fmt::format("optimizer: {{accumulate_grad_in_fp32: {}}}\n", sums), "a.yaml", "");
@@ -249,7 +259,8 @@ TEST(NanotronImport, GradientsThatAreNotSummedInFp32HaveNoFp32WeightsEither) {
 TEST(NanotronImport, ExpertsAreMissing) {
   const std::string text =
       scenario_of_nanotron(kSmall + ", moe_config: {num_experts: 8, top_k: 2}" +
-                               "}\nparallelism: {dp: 1, pp: 2}\ntokens: {sequence_length: 64}\n",
+                               "}\nparallelism: {dp: 1, pp: 2, tp: 1}\ntokens: {sequence_length: "
+                               "64, micro_batch_size: 1, batch_accumulation_per_replica: 1}\n",
                            "a.yaml", "");
   EXPECT_NE(scenario_in(text).missing.find("experts"), std::string::npos) << text;
 }

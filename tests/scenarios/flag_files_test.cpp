@@ -163,5 +163,109 @@ TEST(FlagFiles, PrimusTakesItsModelFromTheFileBesideIt) {
   EXPECT_EQ(s.left_out(), "");
 }
 
+std::string recipe(const std::string& target, const std::string& more = "") {
+  return "trainer: {devices: 8, num_nodes: 2, strategy: {tensor_model_parallel_size: 1}}\n"
+         "data: {seq_length: 4096, global_batch_size: 128, micro_batch_size: 1}\n"
+         "model:\n  config: {_target_: " +
+         target + more + "}\noptim: {config: {optimizer: adam, bf16: true}}\n";
+}
+
+TEST(FlagFiles, ClassesOfOtherFamiliesAreRefusedWhateverTheirModule) {
+  const std::string module = "nemo.collections.llm.gpt.model.llama.";
+  for (const char* name : {"T5Config220M", "MambaConfig2_8B", "SSMConfig", "HyenaConfig",
+                           "NemotronHConfig", "CLIPConfig", "NevaConfig", "LlavaConfig",
+                           "NemotronHModelProvider8B", "Qwen25VLModelProvider7B"}) {
+    const std::string why = refusal_of(recipe(module + name), "job.yaml");
+    EXPECT_NE(why.find("trains no decoder-only GPT"), std::string::npos) << name << why;
+  }
+  for (const char* name : {"ChatGLM2Config6B", "AcmeConfig"})
+    EXPECT_NE(refusal_of(recipe(module + name), "job.yaml").find("is not known here"),
+              std::string::npos)
+        << name;
+  const std::string sizes =
+      ", num_layers: 24, hidden_size: 1024, num_attention_heads: 16, ffn_hidden_size: 4096, "
+      "vocab_size: 30522";
+  const Scenario bert = parse_scenario(
+      scenario_of_megatron(recipe(module + "BertConfig", sizes), "job.yaml", ""), "test.yaml");
+  EXPECT_EQ(bert.transformer->family, Family::bert);
+}
+
+TEST(FlagFiles, ClassesWithExpertsAreTheirModelOrAskedForThem) {
+  const auto read = [](const std::string& target, const std::string& more = "") {
+    return parse_scenario(scenario_of_megatron(recipe(target, more), "job.yaml", ""), "test.yaml");
+  };
+  for (const char* name : {"DeepSeekV3Config", "DeepSeekV3ModelProvider"})
+    EXPECT_EQ(read(std::string("a.b.") + name).transformer->experts->count, 256) << name;
+  EXPECT_EQ(read("a.MixtralConfig8x7B").transformer->experts->count, 8);
+  for (const char* name : {"MixtralConfig8x3B", "Qwen3MoEConfig", "Qwen3Config40BA4B"})
+    EXPECT_NE(refusal_of(recipe(std::string("a.") + name), "job.yaml")
+                  .find("num_moe_experts, moe_router_topk, moe_ffn_hidden_size"),
+              std::string::npos)
+        << name;
+  const Scenario half = read("a.Llama3Config8B", ", num_layers: 16");
+  EXPECT_EQ(half.transformer->num_layers, 16);
+  EXPECT_EQ(half.transformer->hidden_size, 4096);
+  EXPECT_EQ(half.transformer->num_query_groups, 8);
+  EXPECT_EQ(read("nemo.collections.llm.recipes.llama3_8b.model").transformer->num_layers, 32);
+}
+
+TEST(FlagFiles, NemosOptimizerChangesBytes) {
+  const auto read = [](const std::string& name) {
+    return parse_scenario(
+        scenario_of_megatron("trainer: {devices: 8, num_nodes: 1, precision: bf16}\nmodel: "
+                             "{num_layers: 4, hidden_size: 64, num_attention_heads: 4, "
+                             "encoder_seq_length: 64, vocab_size: 256, micro_batch_size: 1, "
+                             "global_batch_size: 8, optim: {name: " +
+                                 name + "}}\n",
+                             "job.yaml", ""),
+        "test.yaml");
+  };
+  EXPECT_DOUBLE_EQ(read("distributed_fused_adam").transformer->bytes.optimizer, 12);
+  EXPECT_DOUBLE_EQ(read("sgd").transformer->bytes.optimizer, 8);
+  EXPECT_NE(read("adafactor").missing.find("the state of adafactor"), std::string::npos);
+}
+
+TEST(FlagFiles, BatchSizesOfDeepSpeedSayTheReplicasOrContradict) {
+  const auto job = [](const std::string& more) {
+    return "{\"pipe-parallel-size\": 1, \"model-parallel-size\": 1, \"num-layers\": 4, "
+           "\"hidden-size\": 64, \"num-attention-heads\": 4, \"seq-length\": 64, \"vocab_size\": "
+           "256, \"train_micro_batch_size_per_gpu\": 4, \"train_batch_size\": 2048, "
+           "\"zero_optimization\": {\"stage\": 1}, \"bf16\": {\"enabled\": true}" +
+           more + "}";
+  };
+  const std::string steps = ", \"gradient_accumulation_steps\": 8";
+  const Scenario s = parse_scenario(scenario_of_megatron(job(steps), "job.yml", ""), "test.yaml");
+  EXPECT_EQ(s.gpu_count(), 64);
+  EXPECT_EQ(s.samples_per_update(), 2048);
+  EXPECT_NE(refusal_of(job(steps + ", \"global_num_gpus\": 32"), "job.yml")
+                .find("train_batch_size 2048 is not 4 x 8, the microbatch x "
+                      "gradient_accumulation_steps x 32 replicas"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(job(", \"gradient_accumulation_steps\": 7"), "job.yml")
+                .find("is no multiple of 4 x 7"),
+            std::string::npos);
+  EXPECT_NE(refusal_of(job(", \"global_num_gpus\": 48"), "job.yml").find("which DeepSpeed refuses"),
+            std::string::npos);
+}
+
+TEST(FlagFiles, DeepSpeedsHostfileCountsTheGpus) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "hostfile";
+  std::filesystem::create_directories(folder);
+  const auto read = [&](const std::string& hosts, const std::string& flags = "") {
+    std::ofstream(folder / "hosts.txt") << hosts;
+    return parse_scenario(
+        scenario_of_megatron("deepspeed --hostfile=hosts.txt " + flags +
+                                 " pretrain_gpt.py --num-layers 4 --hidden-size 64 "
+                                 "--num-attention-heads 4 --seq-length 64 --vocab-size 256 "
+                                 "--micro-batch-size 1 --global-batch-size 256 --deepspeed "
+                                 "--zero-stage 1 --bf16",
+                             (folder / "job.sh").string(), ""),
+        "test.yaml");
+  };
+  EXPECT_EQ(read("n1 slots=8\n# n2\nn3 slots=8 # a node\n\n").gpu_count(), 16);
+  EXPECT_EQ(read("n1 slots=8\nn2 slots=8\n", "--num_nodes 1 --num_gpus 8").gpu_count(), 8);
+  EXPECT_THROW(read("n1 slots=eight\n"), InputError);
+}
+
 }  // namespace
 }  // namespace penstock::flag_files_test

@@ -164,7 +164,7 @@ std::string llama(const std::string& more, const std::string& type = "llama") {
 }
 
 TEST(ForeignModels, WhatPredictsAFurtherTokenIsNamedButLeftOut) {
-  const ForeignModel m = read(llama(R"(, "num_nextn_predict_layers": 1)", "deepseek_v3"));
+  const ForeignModel m = read(llama(R"(, "num_nextn_predict_layers": 1)", "llama"));
   EXPECT_EQ(m.model.mtp_layers, 0);
   EXPECT_TRUE(std::ranges::any_of(m.notes, [](const std::string& note) {
     return note.find("mtp_layers: 1 adds them") != note.npos;
@@ -265,8 +265,7 @@ TEST(ForeignModels, LayersWithExpertsAreThoseThatItsKeysSay) {
   EXPECT_EQ(layers(""), Pair(0, 1));
   EXPECT_EQ(layers(R"(, "decoder_sparse_step": 2)"), Pair(1, 2));
   EXPECT_EQ(layers(R"(, "mlp_only_layers": [0, 1, 2])"), Pair(3, 1));
-  EXPECT_EQ(layers(R"(, "first_k_dense_replace": 3, "moe_layer_freq": 1)", "deepseek_v2"),
-            Pair(3, 1));
+  EXPECT_EQ(layers(R"(, "first_k_dense_replace": 3, "moe_layer_freq": 1)", "deepseek"), Pair(3, 1));
   EXPECT_EQ(layers(R"(, "interleave_moe_layer_step": 2)", "llama4_text"), Pair(1, 2));
   EXPECT_EQ(layers(R"(, "moe_layers": [3, 7, 11, 15, 19, 23])", "llama4_text"), Pair(3, 4));
   const std::string odd = R"(, "num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": [5])";
@@ -275,8 +274,15 @@ TEST(ForeignModels, LayersWithExpertsAreThoseThatItsKeysSay) {
 }
 
 TEST(ForeignModels, ExpertsThatAreNotSaidAreAskedFor) {
+  for (const auto& [type, keys] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"mixtral", "num_local_experts, num_experts_per_tok"},
+           {"qwen3_moe", "num_experts, num_experts_per_tok"},
+           {"olmoe", "num_experts, num_experts_per_tok"},
+           {"deepseek_v2", "n_routed_experts, num_experts_per_tok"},
+           {"deepseek_v3", "moe_intermediate_size, kv_lora_rank, qk_rope_head_dim"}})
+    EXPECT_NE(refused(llama("", type)).find(keys), std::string::npos) << refused(llama("", type));
   EXPECT_NE(refused(llama(R"(, "moe_intermediate_size": 64)", "qwen3_moe"))
-                .find("'expert_ffn_hidden_size' needs 'num_experts', too"),
+                .find("it does not say num_experts, num_experts_per_tok, without which"),
             std::string::npos);
   EXPECT_NE(refused(llama(R"(, "num_experts": 8)", "qwen3_moe"))
                 .find("'num_experts' needs 'experts_per_token', too"),
@@ -352,6 +358,49 @@ TEST(ForeignModels, AVisionEncoderIsCountedOrMissing) {
   const ForeignModel other = read(llama(vision));
   EXPECT_EQ(other.missing, "the vision encoder");
   EXPECT_FALSE(other.model.extra_parameters);
+}
+
+TEST(ForeignModels, EveryOtherModelInAMapIsMissing) {
+  const std::string inner = llama("");
+  const auto missing = [&](const std::string& parts) {
+    return read(R"({"model_type": "voxtral", "text_config": )" + inner + parts + "}").missing;
+  };
+  EXPECT_EQ(missing(R"(, "audio_config": {"hidden_size": 1280})"), "the audio encoder");
+  EXPECT_EQ(
+      missing(R"(, "vision_config": {"hidden_size": 8}, "qformer_config": {}, "x_config": {})"),
+      "the vision encoder, the Q-Former, the model in x_config");
+  EXPECT_EQ(missing(R"(, "quantization_config": {"quant_method": "fp8"})"), "");
+  EXPECT_EQ(read(llama(R"(, "audio_config": {"d_model": 1280})")).missing, "the audio encoder");
+  for (const auto& [map, named] : std::initializer_list<std::pair<std::string, const char*>>{
+           {R"("llm_config": )" + inner, "'llm_config'"},
+           {R"("language_config": )" + inner, "'language_config'"},
+           {R"("thinker_config": {"text_config": )" + inner + "}",
+            "'thinker_config.text_config'"}}) {
+    const std::string why = refused(R"({"model_type": "other", )" + map + "}");
+    EXPECT_NE(why.find(std::string("its language model is in ") + named), std::string::npos) << why;
+  }
+}
+
+TEST(ForeignModels, ASlipOfASizeAndAMissingLengthAreErrorsInTheFilesTerms) {
+  std::string text = llama("");
+  text.replace(text.find("num_hidden_layers"), 17, "num_hiden_layers");
+  EXPECT_NE(
+      refused(text).find("'num_hiden_layers' is not known; did you mean 'num_hidden_layers'?"),
+      std::string::npos)
+      << refused(text);
+  text = llama("");
+  text.replace(text.find(", \"max_position_embeddings\": 4096"), 33, "");
+  EXPECT_NE(refused(text).find("it does not say max_position_embeddings"), std::string::npos)
+      << text << refused(text);
+}
+
+TEST(ForeignModels, LayersOfAKindAreOneError) {
+  std::string types = R"(, "layer_types": ["full_attention")";
+  for (int i = 1; i < 24; ++i) types += R"(, "linear_attention")";
+  const std::string why = refused(llama(types + "]"));
+  const std::size_t first = why.find("layers of 'linear_attention' are not modelled (23 of 24");
+  ASSERT_NE(first, std::string::npos) << why;
+  EXPECT_EQ(why.find("linear_attention' are not", first + 20), std::string::npos) << why;
 }
 
 TEST(ForeignModels, KeysWithoutAMeaningTakeOneShortLineAndSlipsAreNamed) {

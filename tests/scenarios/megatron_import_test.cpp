@@ -382,6 +382,9 @@ TEST(MegatronFlags, WhatIsLeftOutSaysWhichWayMemoryErrs) {
 TEST(MegatronFlags, ATypoBesideHarmlessFlagsGetsASuggestion) {
   const std::pair<const char*, const char*> kCases[] = {
       {"--tensor-model-paralel-size 8", "did you mean --tensor-model-parallel-size?"},
+      {"--fp8-formt hybrid", "did you mean --fp8-format?"},
+      {"--num-experts 8 --expert-model-paralel-size 2",
+       "did you mean --expert-model-parallel-size?"},
       {"--use-distributed-optimiser", "did you mean --use-distributed-optimizer?"},
       {"--data-parallel-sharding-stategy optim", "did you mean --data-parallel-sharding-strategy?"},
       {"--seq-len 4", "did you mean --seq-length?"},
@@ -602,6 +605,19 @@ TEST(MegatronFlags, ExpertsAreTheModels) {
   EXPECT_EQ(layers("'([0]*1+[1]*7)'"), Pair(1, 1));
   EXPECT_EQ(layers("'([0,1]*4)'"), Pair(1, 2));
   EXPECT_EQ(layers("[0,1,1,1,1,1,1,1]"), Pair(1, 1));
+}
+
+TEST(MegatronFlags, WhatIsKeptInFp32IsMissingAndTooManyExpertsAreAnError) {
+  EXPECT_EQ(job_of("--fp32-residual-connection").missing, "a residual stream in fp32");
+  EXPECT_EQ(job_of("--embedding-weights-in-fp32").missing, "an embedding's weights in fp32");
+  EXPECT_EQ(job_of("--fp8-margin 0").missing, "");
+  std::string encoder = kJob;
+  encoder.replace(encoder.find("--num-layers"), 12, "--encoder-num-layers");
+  EXPECT_EQ(parse_scenario(scenario_of_megatron(encoder, "x.sh", ""), "x").transformer->num_layers,
+            32);
+  EXPECT_NE(refusal_of(kJob + "--moe-router-topk 9 --num-experts 8")
+                .find("a token cannot use 9 of 8 experts"),
+            std::string::npos);
 }
 
 TEST(MegatronFlags, ACapacityOfExpertsIsReadBothWays) {
