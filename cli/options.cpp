@@ -264,7 +264,8 @@ Arguments parse_arguments(const CommandSpec& command, const std::vector<std::str
   for (const OptionSpec& option : command.options)
     for (const std::string& value :
          option.sets.empty() ? std::vector<std::string>{} : arguments.values(option.name))
-      arguments.options["set"].push_back(fmt::format("{}={}", option.sets, value));
+      arguments.meant_by[arguments.options["set"].emplace_back(
+          fmt::format("{}={}", option.sets, value))] = option.name;
   check_endings(command, arguments);
   check_positional(command, arguments);
   return arguments;

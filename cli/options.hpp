@@ -38,6 +38,8 @@ class Arguments {
 
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>> options;
+  std::map<std::string, std::string>
+      meant_by;              ///< of values of `set`: the option that stands for it
   std::string command_line;  ///< as typed
   /// Options whose values are none of the choices, and why; of commands that say more themselves.
   std::vector<std::pair<std::string, std::string>> wrong;

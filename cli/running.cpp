@@ -13,10 +13,10 @@ namespace penstock {
 
 std::vector<Override> overrides_of(const Arguments& arguments) {
   std::vector<Override> overrides;
-  const std::string stack = arguments.value("stack", "");
   for (const std::string& text : arguments.values("set")) {
     overrides.push_back(parse_override(text));
-    if (!stack.empty() && text == "stack=" + stack) overrides.back().option = "stack";
+    if (const auto by = arguments.meant_by.find(text); by != arguments.meant_by.end())
+      overrides.back().option = by->second;
   }
   return overrides;
 }

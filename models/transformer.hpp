@@ -204,9 +204,9 @@ struct TransformerSpec {
   double attention_pairs() const { return attention_pairs(seq_length); }
   /// The same of a sequence, or document, of so many tokens.
   double attention_pairs(std::int64_t length) const;
-  /// Share of the layers that have a window which is shorter than a sequence, and of the pairs of a
-  /// sequence that are within it.
+  /// Returns the share of the layers whose window is shorter than a sequence.
   double windowed_layers() const;
+  /// Returns the share of a sequence's pairs that are within the window.
   double windowed_pairs() const;
 
   // Of a layer of the usual kind:

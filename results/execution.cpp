@@ -11,10 +11,13 @@ namespace penstock {
 
 void require_executable(const Scenario& scenario, bool perturbed, bool real) {
   if (real && scenario.mesh.replica_sharers() > 1) {
-    throw InputError(scenario.origin,
-                     fmt::format("the executor gives each sequence to one GPU, not to {}; use "
-                                 "--set pipeline.context=1 (and ulysses=1), or --compute stand-in",
-                                 scenario.mesh.replica_sharers()));
+    throw InputError(
+        scenario.origin,
+        fmt::format("the executor gives each sequence to one GPU, not to {}; use{}{}, or "
+                    "--compute stand-in",
+                    scenario.mesh.replica_sharers(),
+                    scenario.mesh.size(Axis::context) > 1 ? " --set pipeline.context=1" : "",
+                    scenario.mesh.size(Axis::ulysses) > 1 ? " --set pipeline.ulysses=1" : ""));
   }
   if (real && scenario.transfers_divided) {
     throw InputError(scenario.origin,

@@ -127,7 +127,10 @@ std::string ImportNotes::word(const std::string& name, const std::string& meanin
 
 std::vector<std::string> ImportNotes::words(const std::string& name, const std::string& meaning) {
   const ScriptOption* option = find(name, meaning);
-  return option == nullptr ? std::vector<std::string>{} : option->values;
+  if (option == nullptr) return {};
+  const auto unknown = std::ranges::find_if(option->values, is_untold);
+  if (unknown != option->values.end()) untold_[name] = *unknown;
+  return option->values;
 }
 
 std::optional<std::int64_t> ImportNotes::number(const std::string& name,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "scenarios/job_cluster.hpp"
 
+#include "base/error.hpp"
 #include "base/suggest.hpp"
 #include "scenarios/document.hpp"
 #include "scenarios/scenario.hpp"
@@ -8,16 +9,39 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace penstock {
 namespace {
 
 constexpr const char* kFlag = "--cluster";
 constexpr const char* kUsual = "dgx-h100";
+constexpr std::int64_t kLargestServer = 16;  // GPUs; what has more is a rack
 
 bool is_file(const std::string& name) {  // "p3.16xlarge" is none
   return name.find('/') != name.npos || name.ends_with(".yaml") || name.ends_with(".yml") ||
          name.ends_with(".json");
+}
+
+/// Returns a cluster of nodes that have so many GPUs, each with its share of NICs; nothing where
+/// there are none: wiring that names GPUs, NICs that do not divide, a map that says such keys.
+std::optional<std::string> with_fewer(const std::string& begin, const std::string& name,
+                                      std::int64_t each, std::int64_t nodes) {
+  const Cluster cluster = load_cluster(name, kFlag);
+  const std::int64_t nics = cluster.nics_per_node * each;
+  if (nics % cluster.devices_per_node != 0) return std::nullopt;
+  for (const char* pcie : {"", ", pcie: {devices_per_switch: 1}", ", pcie: {sockets: 1}",
+                           ", pcie: {devices_per_switch: 1, sockets: 1}"}) {
+    const std::string text =
+        fmt::format("{}, nodes: {}, devices_per_node: {}, inter: {{nics: {}}}{}}}", begin, nodes,
+                    each, nics / cluster.devices_per_node, pcie);
+    try {
+      load_cluster(text, kFlag);
+      return text;
+    } catch (const InputError&) {  // the next one, or none
+    }
+  }
+  return std::nullopt;
 }
 
 bool counts_nodes(const std::string& map) {
@@ -52,18 +76,20 @@ std::string JobCluster::text(ImportNotes& notes, std::int64_t gpus,
     notes.assume(fmt::format("cluster: {}, by the GPU's name (--cluster NAME: others)", usual));
   const std::string begin = given_.starts_with('{') ? given_.substr(0, given_.rfind('}'))
                                                     : "{base: " + (given_.empty() ? usual : given_);
-  const Cluster cluster = load_cluster(given_.empty() ? usual : given_, kFlag);
-  const std::int64_t whole = std::max(1, cluster.devices_per_node);
-  const std::int64_t each = std::clamp<std::int64_t>(per_node.value_or(whole), 1, whole);
-  const std::int64_t nodes = (gpus + each - 1) / each;
-  std::string size;
-  if (each != whole && nodes > 1 && begin.find("devices_per_node") == begin.npos) {
-    const std::int64_t nics = std::max<std::int64_t>(1, cluster.nics_per_node * each / whole);
-    size = fmt::format(", devices_per_node: {}, inter: {{nics: {}}}", each,
-                       each % nics == 0 ? nics : 1);
-    if (each < 2 && cluster.pcie) size += ", pcie: {devices_per_switch: 1}";
+  const std::string name = given_.empty() ? usual : given_;
+  const std::int64_t whole = std::max(1, load_cluster(name, kFlag).devices_per_node);
+  const std::int64_t each = per_node.value_or(whole);
+  const std::int64_t nodes = (gpus + whole - 1) / whole;
+  // A rack is one node, of which a job has trays.
+  if (each < whole && gpus > each && whole <= kLargestServer) {
+    if (const auto smaller = with_fewer(begin, name, each, (gpus + each - 1) / each))
+      return *smaller;
+    notes.assume(fmt::format(
+        "cluster: whole nodes of {} GPUs, though the job has {} of each: what more than "
+        "{} GPUs exchange is predicted within a node",
+        whole, each, each));
   }
-  return fmt::format("{}, nodes: {}{}}}", begin, nodes, size);
+  return fmt::format("{}, nodes: {}}}", begin, nodes);
 }
 
 }  // namespace penstock

@@ -16,9 +16,9 @@ class JobCluster {
   /// Its GPUs, where it says how many nodes it has.
   std::optional<std::int64_t> gpus() const { return gpus_; }
 
-  /// As a scenario has it, with nodes for `gpus` where it does not count them. Where the job says
-  /// that it has `per_node` GPUs of each of several nodes, so many are in them, each with as much
-  /// of the network as before.
+  /// Returns it as a scenario has it, with nodes for `gpus` where it does not count them. Where the
+  /// job says that it has `per_node` GPUs of each of several nodes, those have so many, and each
+  /// GPU as much of the network as before; a note says where a cluster cannot have such nodes.
   std::string text(ImportNotes& notes, std::int64_t gpus,
                    std::optional<std::int64_t> per_node) const;
 

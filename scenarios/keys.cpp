@@ -119,7 +119,8 @@ const std::vector<KeyRow>& table() {
       {"pipeline", "context", T::integer,
        "groups of GPUs that share every sequence (context-parallel degree, c): each has s/c "
        "tokens, and keys and values go round between them while attention is computed (ring "
-       "attention, causal work balanced); a stage then has tensor x context GPUs per replica; "
+       "attention, causal work balanced); a stage then has tensor x ulysses x context GPUs per "
+       "replica; "
        "default 1",
        1, "context_parallel_size|context_parallel|cp"},
       {"pipeline", "ulysses", T::integer,

@@ -190,17 +190,16 @@ class Import : public ImportNotes {
     return out;
   }
 
-  /// Returns how many neighbours exchange heads, before a ring of groups of so many; 1 where the
-  /// two sizes are not those of `context` ranks.
-  std::int64_t ulysses_of(std::int64_t context) {
+  /// Returns how many neighbours exchange heads, before a ring of groups of so many; nothing where
+  /// the two sizes are not those of `context` ranks.
+  std::optional<std::int64_t> ulysses_of(std::int64_t context) {
     const auto sizes =
         words("hierarchical-context-parallel-sizes", "pipeline.ulysses and pipeline.context");
-    if (sizes.size() != 2) return 1;
-    const auto heads = whole_number(sizes[0]), ring = whole_number(sizes[1]);
-    return heads && ring && *heads > 0 && *ring > 0 && context / *heads == *ring &&
-                   context % *heads == 0
-               ? *heads
-               : 1;
+    if (sizes.size() != 2) return std::nullopt;
+    const auto heads = parse_number<std::int64_t>(sizes[0]),
+               ring = parse_number<std::int64_t>(sizes[1]);
+    const bool divides = heads && ring && *heads > 0 && context % *heads == 0;
+    return divides && context / *heads == *ring ? heads : std::nullopt;
   }
 
   /// Returns the software: its name, and what flags change in it.
@@ -227,15 +226,20 @@ class Import : public ImportNotes {
             .value_or(1);
     std::int64_t stages = number("pipeline-model-parallel-size", "pipeline.stages").value_or(1);
     if (has("no-pipeline-parallel", "pipeline.stages: 1")) stages = 1;
-    const std::int64_t context = number("context-parallel-size", "pipeline.context").value_or(1);
+    // Megatron-DeepSpeed's ranks exchange heads (DeepSpeed-Ulysses) and have no ring.
+    const std::int64_t heads =
+        deepspeed_ ? number("ds-sequence-parallel-size", "pipeline.ulysses").value_or(1) : 1;
+    const std::int64_t context =
+        heads > 1 ? heads : number("context-parallel-size", "pipeline.context").value_or(1);
     // One for all layers, or one for each.
     const std::vector<std::string> rings = words("cp-comm-type", "");
     const bool alike =
         std::ranges::adjacent_find(rings, std::ranges::not_equal_to{}) == rings.end();
     const std::string ring = alike && !rings.empty() ? rings.front() : "";
     const bool known = ring.starts_with("all") || ring == "a2a";
-    const std::int64_t ulysses = ring == "a2a+p2p" ? ulysses_of(context) : 1;
-    unless_one("cp-comm-type", context == 1 || ring == "p2p" || known || ulysses > 1 ? 1 : 2);
+    const auto both = ring == "a2a+p2p" ? ulysses_of(context) : std::nullopt;
+    const std::int64_t ulysses = heads > 1 ? heads : both.value_or(1);
+    unless_one("cp-comm-type", context == 1 || ring == "p2p" || known || both ? 1 : 2);
     const std::int64_t chunks = chunks_of(stages);
     const std::int64_t micro = needed("micro-batch-size", "pipeline.microbatch_size");
     const std::int64_t expert =
@@ -306,7 +310,7 @@ class Import : public ImportNotes {
       out += fmt::format("  group: {}\n", *group);
     out += fmt::format("  width: {}\n", width);
     if (tensor > 1) out += fmt::format("  tensor: {}\n", tensor);
-    if (context > 1) out += fmt::format("  context: {}\n", context / ulysses);
+    if (context > ulysses) out += fmt::format("  context: {}\n", context / ulysses);
     if (ulysses > 1) out += fmt::format("  ulysses: {}\n", ulysses);
     if (context > 1 && known)
       out += fmt::format("  context_exchange: {}\n", ring == "a2a" ? "all-to-all" : "all-gather");

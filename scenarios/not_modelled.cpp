@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kContextParallel = "context parallelism is pipeline.context, its degree";
 constexpr std::string_view kUlysses =
-    "DeepSpeed-Ulysses' all-to-all over heads is not modelled; context parallelism by a ring is "
-    "(pipeline.context)";
+    "DeepSpeed-Ulysses is pipeline.ulysses, its degree; a ring of context ranks is "
+    "pipeline.context";
 constexpr std::string_view kExpertParallel = "expert parallelism is pipeline.expert, its degree";
 constexpr std::string_view kExpertsOfModel =
     "experts are the model's: give model.num_experts and experts_per_token";

@@ -72,7 +72,7 @@ struct Scenario;
 /// unique among all keys.
 struct Override {
   std::string key, value;
-  std::string option = {};  ///< of the command line that says it, for messages; "": --set
+  std::string option = {};  ///< the name of the option that stands for it, in messages; "": --set
 };
 
 /// Splits "key=value". Throws InputError.

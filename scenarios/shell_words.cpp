@@ -242,7 +242,11 @@ class Options {
     const std::string text = word.shown();
     if (const char* option = option_of_launcher(text)) return add_count(option, word, under);
     if (text.ends_with(".py") || text.starts_with("python")) launcher_.clear();  // its own follow
-    if (text.ends_with(".py")) of_program_ = true;
+    // `-m` names a module, which trains unless it is a launcher.
+    const bool launches = text.starts_with("torch.") || text.starts_with("accelerate") ||
+                          text.starts_with("deepspeed");
+    if (text.ends_with(".py") || (after_module_ && !launches)) of_program_ = true;
+    after_module_ = text == "-m";
     if (!open_) return;
     ScriptOption& option = out_.back();
     if (option.condition.empty()) option.condition = under.text;
@@ -276,7 +280,7 @@ class Options {
   const ShellMachine& machine_;
   std::vector<ScriptOption> out_;
   std::string launcher_;
-  bool open_ = false, first_ = true, of_program_ = false;
+  bool open_ = false, first_ = true, of_program_ = false, after_module_ = false;
   int depth_ = 0;
 };
 

@@ -61,14 +61,22 @@ void check_context(const PipelineKeys& pipeline, const TransformerSpec& model, c
   const std::int64_t ranks = sequence ? mesh.size(Axis::tensor) : 1;
   if (model.seq_length % (2 * ranks * context) == 0) return;
   const std::int64_t most = model.seq_length / (2 * ranks);
-  std::int64_t below = std::min<std::int64_t>(context, most);
-  while (below > 1 && model.seq_length % (2 * ranks * below) != 0) --below;
-  pipeline.context.refuse(
-      fmt::format("a context degree of {} does not cut a sequence of {} tokens into two equal "
-                  "pieces per rank{}; the next lower one that does is {}",
-                  context, model.seq_length,
-                  ranks > 1 ? fmt::format(" that {} tensor ranks can divide", ranks) : "",
-                  std::max<std::int64_t>(below, 1)));
+  const int ulysses = mesh.size(Axis::ulysses);
+  const std::int64_t both = 2 * ranks * ulysses;
+  std::int64_t below = std::min<std::int64_t>(mesh.size(Axis::context), most / ulysses);
+  while (below > 1 && model.seq_length % (both * below) != 0) --below;
+  const bool one_does = below >= 1 && model.seq_length % (both * below) == 0;
+  const auto& key =
+      mesh.size(Axis::context) > 1 || ulysses == 1 ? pipeline.context : pipeline.ulysses;
+  key.refuse(fmt::format(
+      "a context degree of {}{} does not cut a sequence of {} tokens into two equal pieces per "
+      "rank{}; {}",
+      context, ulysses > 1 ? " (context x ulysses)" : "", model.seq_length,
+      ranks > 1 ? fmt::format(" that {} tensor ranks can divide", ranks) : "",
+      one_does || ulysses == 1
+          ? fmt::format("the next lower {}one that does is {}", ulysses > 1 ? "'context' " : "",
+                        std::max<std::int64_t>(below, 1))
+          : "no 'context' beside this 'ulysses' does"));
 }
 
 void check_context_exchange(const PipelineKeys& pipeline, const TransformerSpec& model,

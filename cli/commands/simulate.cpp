@@ -69,11 +69,13 @@ int run_simulate(const Arguments& arguments) {
   const int samples = samples_of(arguments);
   const Scenario scenario = load_scenario(arguments.positional[0], overrides_of(arguments));
   say_size(scenario);
-  // Beyond that SimGrid takes minutes to play each flow; `fluid` gives the same times.
-  constexpr std::int64_t kMostPlayed = 1024;
+  // Beyond that SimGrid takes minutes to play each flow, of which tokens have one for each two GPUs
+  // of a group; `fluid` gives the same times.
+  constexpr std::int64_t kMostPlayed = 1024, kMostWithExperts = 64;
+  const bool many =
+      scenario.gpu_count() > (scenario.mesh.expert > 1 ? kMostWithExperts : kMostPlayed);
   const EngineChoice engine =
-      engine_of(arguments, scenario.gpu_count() > kMostPlayed ? EngineChoice::automatic
-                                                              : EngineChoice::simgrid);
+      engine_of(arguments, many ? EngineChoice::automatic : EngineChoice::simgrid);
   auto perturbed = study_perturbations(scenario, engine);
   // Draws are many: they take the engine that is fast, where none was asked for.
   std::optional<SampleStudy> drawn;

@@ -383,6 +383,9 @@ Problem::Problem(Value document, std::string origin, std::int64_t batch, double 
   transfers_divided_ = said(document_, "transfers_divided").value_or(false);
   if (const Value* degree = of_pipeline(document_, "context"))
     context_ = parse_number<int>(degree->text);
+  if (const Value* degree = of_pipeline(document_, "ulysses"))  // planned as one ring
+    if (const auto ulysses = parse_number<int>(degree->text))
+      context_ = context_.value_or(1) * *ulysses;
 }
 
 std::optional<Value> Problem::document_of_kind(const std::string& device) const {

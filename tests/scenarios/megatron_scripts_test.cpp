@@ -185,6 +185,33 @@ TEST(MegatronScripts, LaunchersSayHowManyGpusThereAre) {
   }
 }
 
+TEST(MegatronScripts, AnyClusterCanHaveFewerGpusOfEachNode) {
+  for (const std::string& cluster : shipped_names("models/clusters"))
+    for (int each = 1; each < 8; ++each) {
+      const std::string text = scenario_of_megatron(
+          fmt::format("torchrun --nnodes 4 --nproc_per_node {} ", each) + kJob, "x.sh", cluster);
+      if (text.find("\ncluster: {base: " + cluster + ",") == std::string::npos) continue;
+      EXPECT_EQ(parse_scenario(text, "test.yaml").mesh.most(), 4 * each) << text;
+    }
+  const auto cluster_of = [](const std::string& launch, const std::string& cluster) {
+    const std::string text = scenario_of_megatron(launch + kJob, "x.sh", cluster);
+    const std::size_t at = text.find("\ncluster: ") + 10;
+    return text.substr(at, text.find('\n', at) - at);
+  };
+  // A rack has trays of four, which its switches join.
+  EXPECT_EQ(cluster_of("torchrun --nnodes 18 --nproc_per_node 4 ", "gb200-nvl72"),
+            "{base: gb200-nvl72, nodes: 1}");
+  // Four NICs of eight GPUs: two GPUs have one, three have one and a half.
+  EXPECT_NE(cluster_of("torchrun --nnodes 4 --nproc_per_node 2 ", "p4d.24xlarge")
+                .find("devices_per_node: 2, inter: {nics: 1}"),
+            std::string::npos);
+  EXPECT_EQ(cluster_of("torchrun --nnodes 4 --nproc_per_node 3 ", "p4d.24xlarge"),
+            "{base: p4d.24xlarge, nodes: 2}");
+  const std::string map = "{base: dgx-h100, inter: {bandwidth: 200 Gbps}}";
+  EXPECT_EQ(cluster_of("torchrun --nnodes 4 --nproc_per_node 4 ", map),
+            "{base: dgx-h100, inter: {bandwidth: 200 Gbps}, nodes: 2}");
+}
+
 TEST(MegatronScripts, ManyUnknownFlagsAreReadAtOnce) {
   std::string flags;
   for (int i = 0; i < 15'000; ++i) flags += "--unknown-flag-" + std::to_string(i) + " ";
