@@ -240,12 +240,7 @@ void ImportNotes::sort_out() {
         is_off(i) || std::ranges::find(known_.ignored, name) != known_.ignored.end();
     const bool begins_alike =
         !ignored && row != nullptr && row->beginning != name && !known_names_.contains(name);
-    std::string slip = begins_alike ? suggestion(name, true) : "";
-    // What a group's own flag is without one of its words is another flag.
-    if (const std::string less = with_a_word_less(name, known_names_);
-        !less.empty() && slip.ends_with(dashes_ + less + "?"))
-      slip.clear();
-    if (!slip.empty()) {
+    if (const std::string slip = begins_alike ? suggestion(name, true) : ""; !slip.empty()) {
       kinds_[i] = Kind::unknown;
       meanings_[i] = slip;
     } else if (ignored ||
@@ -296,7 +291,8 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
         keys, [&](const std::string& k) { return k.starts_with(key) && k.size() > key.size(); });
     meant = key.size() < kLettersOfAStem || whole == keys.end() ? "" : *whole;
   }
-  if (meant.empty() && section.empty()) meant = with_a_word_less(key, known_names_);
+  // What a flag of a group is without one of its words ("moe-ffn-hidden-size") is another flag.
+  if (meant.empty() && section.empty() && !harmless) meant = with_a_word_less(key, known_names_);
   return meant.empty() ? "" : fmt::format("did you mean {}{}{}?", dashes_, section, meant);
 }
 

@@ -5,6 +5,7 @@
 #include "base/suggest.hpp"
 #include "base/text.hpp"
 #include "scenarios/flag_values.hpp"
+#include "scenarios/import_notes.hpp"
 #include "scenarios/import_tables.hpp"
 #include "scenarios/scenario.hpp"
 
@@ -136,9 +137,15 @@ void read_recipe_class(const Value& model, const Value& target, MegatronJob& job
                                     "vocab-size"};
   const auto own = std::ranges::count_if(
       kSizes, [&](const char* size) { return said_in(model, size) != nullptr; });
-  if (own == 0 && !recipe.shipped.empty()) {
+  const Value* vocabulary = said_in(model, "vocab-size");
+  const bool of_experts = recipe.experts && own == 1 && vocabulary != nullptr;
+  if ((own == 0 || of_experts) && !recipe.shipped.empty()) {
     job.model = recipe.shipped;
-    job.notes.push_back(fmt::format("model: {} (which is shipped, for {})", job.model, name));
+    job.notes.push_back(fmt::format("model: {} (which is shipped, for {}{})", job.model, name,
+                                    of_experts ? fmt::format("; the file's vocab_size {} does not "
+                                                             "count",
+                                                             as_comment(vocabulary->text))
+                                               : ""));
     return;
   }
   if (recipe.family == RecipeClass::Family::gpt) return;

@@ -197,6 +197,7 @@ TEST(FlagFiles, ClassesWithExpertsAreTheirModelOrAskedForThem) {
   for (const char* name : {"DeepSeekV3Config", "DeepSeekV3ModelProvider"})
     EXPECT_EQ(read(std::string("a.b.") + name).transformer->experts->count, 256) << name;
   EXPECT_EQ(read("a.MixtralConfig8x7B").transformer->experts->count, 8);
+  EXPECT_EQ(read("a.MixtralConfig8x7B", ", vocab_size: 32000").transformer->experts->count, 8);
   for (const char* name : {"MixtralConfig8x3B", "Qwen3MoEConfig", "Qwen3Config40BA4B"})
     EXPECT_NE(refusal_of(recipe(std::string("a.") + name), "job.yaml")
                   .find("num_moe_experts, moe_router_topk, moe_ffn_hidden_size"),

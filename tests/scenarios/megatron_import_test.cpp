@@ -161,6 +161,8 @@ TEST(MegatronFlags, FormatsAndRecipesAreTypesOfProducts) {
 
 TEST(MegatronFlags, OnlyNearNamesAreSuggested) {
   EXPECT_EQ(imported("--model-type llama_2").find("did you mean"), std::string::npos);
+  for (const char* flag : {"--moe-ffn-hidden-size 100", "--virtual-pipeline-model-parallel-size 2"})
+    EXPECT_EQ(imported(flag).find("did you mean"), std::string::npos) << imported(flag);
 }
 
 TEST(MegatronFlags, ProductsBeyondAllJobsAreErrors) {

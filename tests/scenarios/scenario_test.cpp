@@ -11,6 +11,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -379,6 +380,16 @@ TEST(Models, AConfigCanBeABase) {
       600);
   EXPECT_EQ(model("{base: foreign/mistral-7b.json, seq_length: 512}").learned_positions(), 0);
   EXPECT_EQ(t.num_layers, 12);
+  const auto says_longer = [](const std::string& length) {
+    const Scenario s = beside_tests("model: {base: foreign/gpt2.json, seq_length: " + length +
+                                    "}\nstack: none\ncluster: dgx-h100\nschedule: gpipe\n"
+                                    "pipeline: {stages: 2, microbatches: 2}\n");
+    return std::ranges::any_of(s.notes, [](const std::string& note) {
+      return note.find("longer than its table of 1024 learned positions") != note.npos;
+    });
+  };
+  EXPECT_TRUE(says_longer("4096"));
+  EXPECT_FALSE(says_longer("1024"));
 }
 
 TEST(Models, FactsOfALayerBecomeFlagsOfMegatronOrAreRefused) {
