@@ -154,6 +154,7 @@ class TableReader {
     lines.exceptions(std::ios::badbit);  // no memory is not the end of the text
     while (std::getline(lines, text_)) {
       ++line_;
+      if (line_ == 1 && text_.starts_with("\xEF\xBB\xBF")) text_.erase(0, 3);  // of a spreadsheet
       const std::size_t first = text_.find_first_not_of(" \t\r");
       if (first == std::string::npos || text_[first] == '#') continue;
       if (columns_.empty()) {
@@ -206,7 +207,6 @@ class TableReader {
     if (!has("layer")) wrong("the column 'layer' is missing");
     if (has("time") == (has("forward") && has("backward")) || has("forward") != has("backward"))
       wrong("needs 'forward' and 'backward', or 'time' for both together");
-    fail_if_wrong();
   }
 
   void read_layer(const std::vector<Cell>& cells) {
@@ -242,6 +242,7 @@ class TableReader {
       if (text.empty()) wrong(cell, "a layer needs a name");
       return;
     }
+    if (std::ranges::find(known_columns(), column) == known_columns().end()) return;
     const bool time = is_time(column);
     const auto value = quantity(at, text);
     if (!value || !(*value >= 0 && *value <= (time ? kMostSeconds : kMostBytes))) {

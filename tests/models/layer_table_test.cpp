@@ -104,6 +104,17 @@ TEST(LayerTable, AllThatIsWrongIsSaidWithItsLine) {
   EXPECT_NE(said.find("a layer needs a name"), std::string::npos) << said;
 }
 
+TEST(LayerTable, AWrongColumnHidesNoWrongCell) {
+  const std::string errors = error_of("layer,forwrd,backward,colour\na,1 ms,x,red\n");
+  EXPECT_NE(errors.find("unknown column 'forwrd'"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("unknown column 'colour'"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("'backward' must be"), std::string::npos) << errors;
+}
+
+TEST(LayerTable, ASpreadsheetsByteOrderMarkIsNoPartOfAName) {
+  EXPECT_EQ(parse("\xEF\xBB\xBFlayer,time\na,9 ms\n").layers.size(), 1U);
+}
+
 TEST(LayerTable, AMistypedColumnIsSuggestedFor) {
   EXPECT_NE(error_of("layer,tiem\na,9 ms\n").find("did you mean 'time'"), std::string::npos);
 }
