@@ -14,10 +14,9 @@ const OptionSpec kStack{
     .value = "NAME",
     .help = "the software that trains, of `penstock list stacks`; as --set stack=NAME",
     .sets = "stack"};
-const OptionSpec kEngine{"engine", "E",
-                         "simgrid (auto beyond 1,024 GPUs, 64 with divided experts), exact, fluid; "
-                         "auto: exact where valid",
-                         "auto|exact|fluid|simgrid"};
+const OptionSpec kEngine{
+    "engine", "E", "simgrid (auto where that takes minutes), exact, fluid; auto: exact where valid",
+    "auto|exact|fluid|simgrid"};
 const OptionSpec kCompute{"compute", "C",
                           "auto (default): the real model if the scenario has one; or stand-in",
                           "auto|real|stand-in"};
