@@ -28,6 +28,7 @@ class Result:
     width: Any
     replication: str
     tensor: int
+    ulysses: int
     context: int
     chunks: int
     microbatches: int
