@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step of basis rotation for one matrix on the host; hw/optimizer_step.hpp has the formulas.
 //
-// The eigenvectors of the first means are the singular vectors of the first gradient, which
-// one-sided Jacobi rotations find (Hestenes, 1958) in fp64; where the matrix is not square, the
-// vectors of the null space complete them. QR decompositions are Householder's. Results depend on
-// operands alone: every sum has one order.
+// The eigenvectors of the first means are the singular vectors of the first gradient: those of the
+// smaller side are found in fp64, those of the larger side are their products with the gradient,
+// and the vectors of the null space complete them. QR decompositions are Householder's, in blocks
+// (Schreiber and Van Loan, 1989). Results depend on operands alone: every sum has one order.
 #pragma once
 
 #include "hw/host/wide.hpp"
