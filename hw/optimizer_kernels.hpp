@@ -4,6 +4,7 @@
 // and Hutter, ICLR'19, algorithm 2 (AdamW).
 #pragma once
 
+#include "hw/adamw_factors.hpp"
 #include "hw/row_kernels.hpp"
 
 #include <cmath>
@@ -99,14 +100,7 @@ PENSTOCK_HD void sgd_each(const Team& team, std::int64_t n, const StepPointers<T
   });
 }
 
-struct AdamwFactors {
-  float gradient_scale, beta1, beta2, one_minus_beta1, one_minus_beta2;
-  float first_correction, second_correction;  ///< 1 / (1 - beta^step)
-  float beside;                               ///< of the gradient, in the step (NAdam)
-  float epsilon, rate;
-  float kept;   ///< 1 - learning rate x decoupled weight decay
-  float decay;  ///< added to the gradient, times the weight
-};
+using penstock::AdamwFactors;
 /// NAdam's shares of the moment and of the gradient (Dozat, ICLR'16 workshop; PyTorch's momentum
 /// decay of 0.004): with mu(t) = beta1 (1 - 0.96^(0.004 t) / 2) and P(t) = mu(1) ... mu(t),
 /// mu(t+1) / (1 - P(t+1)) and (1 - mu(t)) / (1 - P(t)).

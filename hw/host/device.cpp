@@ -113,7 +113,7 @@ HostDevice::HostDevice(int number, RunControl& control, const HostClock& clock, 
       math_(threads ? HostMath([this](std::function<void()> work) {
         queue(kComputeQueue).push(std::move(work));
       })
-                    : HostMath()) {
+                    : HostMath(control)) {
   add_queue();
 }
 

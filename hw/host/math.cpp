@@ -8,6 +8,7 @@
 #include "hw/host/wide.hpp"
 #include "hw/optimizer_kernels.hpp"
 #include "hw/row_kernels.hpp"
+#include "hw/run_control.hpp"
 
 #include <cblas.h>
 
@@ -30,21 +31,6 @@ void multiply(const Gemm& g, const float* a, const float* b, float* c) {
   }
 }
 
-wide::Adamw wide_factors(const kernels::AdamwFactors& f) {
-  return {f.gradient_scale,
-          f.beta1,
-          f.beta2,
-          f.one_minus_beta1,
-          f.one_minus_beta2,
-          f.first_correction,
-          f.second_correction,
-          f.beside,
-          f.epsilon,
-          f.rate,
-          f.kept,
-          f.decay};
-}
-
 }  // namespace
 
 void require_concurrent_blas(int parallel) {
@@ -60,12 +46,16 @@ std::string host_blas() { return openblas_get_config(); }
 
 HostMath::HostMath(Enqueue enqueue) : enqueue_(std::move(enqueue)) { openblas_set_num_threads(1); }
 
+HostMath::HostMath(RunControl& control) : control_(&control) { openblas_set_num_threads(1); }
+
 template <class Work>
 void HostMath::issue(Work work) {
   if (enqueue_) {
     enqueue_(std::move(work));
   } else {
+    control_->throw_if_stopped();
     work();
+    control_->progress();
   }
 }
 
@@ -329,8 +319,7 @@ void HostMath::adamw_step(std::int64_t n, const StepTensors& t, const AdamwSetti
   issue([=] {
     const kernels::AdamwFactors f = kernels::factors(settings, step);
     const kernels::StepPointers<float> p = kernels::pointers<float>(t);
-    wide::adamw(n, wide_factors(f), p.master_in, p.master_out, p.gradient, p.first_moment,
-                p.second_moment);
+    wide::adamw(n, f, p.master_in, p.master_out, p.gradient, p.first_moment, p.second_moment);
     if (p.working_out != nullptr)
       std::memcpy(p.working_out, p.master_out, static_cast<std::size_t>(n) * sizeof(float));
   });
@@ -358,7 +347,7 @@ void HostMath::rotated_step(std::int64_t rows, std::int64_t cols, const StepTens
     const kernels::StepPointers<float> p = kernels::pointers<float>(t);
     penstock::rotated_step({rows, cols, p.master_in, p.master_out, p.gradient, p.first_moment,
                             p.second_moment, floats(kept), floats(scratch)},
-                           wide_factors(kernels::factors(settings, step)), step);
+                           kernels::factors(settings, step), step);
   });
 }
 

@@ -12,13 +12,15 @@
 
 namespace penstock {
 
+class RunControl;
+
 class HostMath : public Math {
  public:
   using Enqueue = std::function<void(std::function<void()>)>;
   /// `enqueue` puts work on the compute queue, to be run in this order.
   explicit HostMath(Enqueue enqueue);
-  /// Computes at once.
-  HostMath() : HostMath(Enqueue()) {}
+  /// Computes at once; throws SystemError where the run was stopped.
+  explicit HostMath(RunControl& control);
 
   int element_bytes() const override { return 4; }
   void gemm(const Gemm& shape, Tensor a, Tensor b, Tensor c) override;
@@ -87,7 +89,8 @@ class HostMath : public Math {
   template <class Work>
   void issue(Work work);
 
-  Enqueue enqueue_;  // empty: the caller computes, and nothing is allocated for it
+  Enqueue enqueue_;                // empty: the caller computes, and nothing is allocated for it
+  RunControl* control_ = nullptr;  // where the caller computes
 };
 
 /// Throws SystemError when an OpenBLAS that calls itself so (openblas_get_parallel) cannot be

@@ -51,7 +51,7 @@ void HostQueue::work() {
   std::function<void()> next;
   while (true) {
     if (take_next(next)) {
-      if (!control_.stopped()) run([&] { return next(), true; });
+      if (!control_.stopped()) run([&] { return next(), control_.progress(), true; });
       next = nullptr;
       continue;
     }

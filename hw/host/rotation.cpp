@@ -197,7 +197,7 @@ const std::vector<std::int64_t>& renew(BasisSide side, float* scratch) {
 
 }  // namespace
 
-void rotated_step(const RotatedMatrix& matrix, const wide::Adamw& f, std::int64_t step) {
+void rotated_step(const RotatedMatrix& matrix, const AdamwFactors& f, std::int64_t step) {
   const std::int64_t r = matrix.rows, c = matrix.cols, n = r * c;
   float *g = matrix.gradient, *m = matrix.first_moment, *v = matrix.second_moment;
   float *x = matrix.scratch, *y = x + n, *square = y + n;

@@ -7,7 +7,9 @@
 // (Schreiber and Van Loan, 1989). Results depend on operands alone: every sum has one order.
 #pragma once
 
-#include "hw/host/wide.hpp"
+#include "hw/adamw_factors.hpp"
+
+#include <cstdint>
 
 namespace penstock {
 
@@ -23,6 +25,6 @@ struct RotatedMatrix {
 };
 
 /// Zeroes the gradient. `step` counts from 1; `f.rate`, `f.kept` are of this step.
-void rotated_step(const RotatedMatrix& matrix, const wide::Adamw& f, std::int64_t step);
+void rotated_step(const RotatedMatrix& matrix, const AdamwFactors& f, std::int64_t step);
 
 }  // namespace penstock

@@ -143,9 +143,9 @@ PENSTOCK_CLONES void softmax_backward_row(std::int64_t visible, std::int64_t all
   for (std::int64_t i = visible; i < all; ++i) g[i] = 0;
 }
 
-PENSTOCK_CLONES void adamw(std::int64_t n, const Adamw& f, const float* w, float* next,
+PENSTOCK_CLONES void adamw(std::int64_t n, const AdamwFactors& f, const float* w, float* next,
                            float* gradient, float* m, float* v) {
-  const Adamw c = f;
+  const AdamwFactors c = f;
   for (std::int64_t i = 0; i < n; ++i) {
     const float g = gradient[i] * c.gradient_scale + c.decay * w[i];
     const float mean = c.beta1 * m[i] + c.one_minus_beta1 * g;

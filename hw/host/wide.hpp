@@ -5,6 +5,8 @@
 // the machine's vectors as OpenBLAS' do, and on nothing else: every sum has one order.
 #pragma once
 
+#include "hw/adamw_factors.hpp"
+
 #include <cstdint>
 
 namespace penstock::wide {
@@ -29,12 +31,8 @@ void softmax_row(std::int64_t visible, std::int64_t all, float scale, float* x);
 void softmax_backward_row(std::int64_t visible, std::int64_t all, float scale, const float* p,
                           float* g);
 
-struct Adamw {
-  float gradient_scale, beta1, beta2, one_minus_beta1, one_minus_beta2;
-  float first_correction, second_correction, beside, epsilon, rate, kept, decay;
-};
 /// Zeroes the gradient.
-void adamw(std::int64_t n, const Adamw& f, const float* w, float* next, float* gradient, float* m,
-           float* v);
+void adamw(std::int64_t n, const AdamwFactors& f, const float* w, float* next, float* gradient,
+           float* m, float* v);
 
 }  // namespace penstock::wide

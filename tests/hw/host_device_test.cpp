@@ -56,5 +56,17 @@ TEST(HostDevice, AnUploadThatIsStoppedHasEndedBeforeItsCallerGoesOn) {
   stopper.join();
 }
 
+TEST(HostDevice, KernelsOfAStoppedRunAreNotComputedWithoutThreads) {
+  RunControl control(0);
+  const HostClock clock(false);
+  HostDevice device(0, control, clock, false);
+  Block* block = device.allocate(kComputeQueue, 4);
+  device.math().zero(4, {block});
+  *static_cast<float*>(block->data) = 1;
+  control.fail("stopped between two kernels");
+  EXPECT_THROW(device.math().zero(4, {block}), SystemError);
+  EXPECT_EQ(*static_cast<float*>(block->data), 1);
+}
+
 }  // namespace
 }  // namespace penstock::host_device_test

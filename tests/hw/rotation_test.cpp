@@ -86,18 +86,18 @@ struct Rotated {
   }
 
   void step(std::vector<float> gradient, std::int64_t number) {
-    const wide::Adamw factors{.gradient_scale = 1,
-                              .beta1 = 0.9F,
-                              .beta2 = 0.999F,
-                              .one_minus_beta1 = 0.1F,
-                              .one_minus_beta2 = 0.001F,
-                              .first_correction = 1,
-                              .second_correction = 1,
-                              .beside = 0,
-                              .epsilon = 1e-8F,
-                              .rate = 0.01F,
-                              .kept = 1,
-                              .decay = 0};
+    const AdamwFactors factors{.gradient_scale = 1,
+                               .beta1 = 0.9F,
+                               .beta2 = 0.999F,
+                               .one_minus_beta1 = 0.1F,
+                               .one_minus_beta2 = 0.001F,
+                               .first_correction = 1,
+                               .second_correction = 1,
+                               .beside = 0,
+                               .epsilon = 1e-8F,
+                               .rate = 0.01F,
+                               .kept = 1,
+                               .decay = 0};
     rotated_step({r, c, weights.data(), weights.data(), gradient.data(), first.data(),
                   second.data(), kept.data(), scratch.data()},
                  factors, number);
