@@ -47,14 +47,14 @@ namespace penstock {
 /// where the rule has no one number.
 double delay_in_updates(const RunPlan& plan, std::uint32_t stage);
 
-/// Numbers of 4 bytes that the optimizer keeps for a stage, masters beside working weights apart.
+/// Returns how many numbers of 4 bytes the optimizer keeps for a stage, beside masters.
 std::int64_t optimizer_numbers(const OptimizerSpec& optimizer, const StageSizes& sizes);
-/// Those of them that are not moments: means and bases of basis rotation.
+/// Returns how many of these are means and bases of basis rotation.
 std::int64_t basis_numbers(const OptimizerSpec& optimizer, const StageSizes& sizes);
-/// Numbers of 4 bytes that corrections of its steps keep beside them.
+/// Returns how many numbers of 4 bytes the corrections of its steps keep beside them.
 std::int64_t correction_numbers(const TrainingSpec& training, const StageSizes& sizes);
 
-/// Bytes of memory that its steps use beside that.
+/// Returns the bytes that its steps work in, beside what is kept.
 std::int64_t optimizer_scratch_bytes(const OptimizerSpec& optimizer, const StageSizes& sizes,
                                      int element_bytes);
 

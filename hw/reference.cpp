@@ -141,7 +141,7 @@ struct SequentialRun::State {
     for (const auto& part : parts_) part->step(still_used_[update]);
   }
 
-  /// Visits those of one replica where it updates alone.
+  /// Visits the microbatches of an update: those of one replica where it updates alone.
   template <class Visit>
   void each_microbatch(std::uint32_t update, Visit visit) const {
     const std::uint32_t m = plan_.program.microbatches_per_update;
@@ -450,7 +450,7 @@ struct SequentialRun::State {
   std::vector<std::unique_ptr<ReferenceStage>> parts_;  // [stage][rank that shares it]
   std::vector<PositionSum> sums_;
   std::map<std::size_t, std::uint32_t> backwards_;  // by stage
-  // Of maps, so that an update allocates nothing once there has been one like it.
+  // Maps share a pool, so that an update allocates nothing once there has been one like it.
   std::pmr::unsynchronized_pool_resource nodes_;
   std::pmr::map<Key, Activations> activations_{&nodes_};
   Blocks outputs_{&nodes_}, input_gradients_{&nodes_};  // on their way to the next stage
@@ -475,19 +475,30 @@ std::uint32_t SequentialRun::updates() const {
   return lone > 0 ? lone : state_->plan_.program.batches;
 }
 
+namespace {
+
+/// Returns the loss of a microbatch whose parts have a loss each.
+template <class LossOf>
+float mean_of_parts(std::size_t parts, const LossOf& loss_of) {
+  float mean = 0;
+  for (std::size_t part = 0; part < parts; ++part)
+    mean += loss_of(part) / static_cast<float>(parts);
+  return mean;
+}
+
+}  // namespace
+
 double SequentialRun::loss(std::uint32_t update) const {
-  const std::size_t all = state_->plan_.program.microbatches(), parts = state_->loss_parts();
+  const std::size_t all = state_->plan_.program.microbatches();
   double sum = 0;
   int count = 0;
   state_->each_microbatch(update, [&](std::uint32_t k) {
-    float mean = 0;
-    for (std::size_t part = 0; part < parts; ++part) {
+    sum += mean_of_parts(state_->loss_parts(), [&](std::size_t part) {
       float own = 0;
       const auto at = static_cast<std::int64_t>(part * all + k) * 4;
       state_->device_.download(&own, {state_->losses_, at}, 4);
-      mean += own / static_cast<float>(parts);
-    }
-    sum += mean;
+      return own;
+    });
     ++count;
   });
   return sum / count;
@@ -498,8 +509,8 @@ std::vector<float> SequentialRun::losses() const {
   std::vector<float> of_parts(count * parts);
   state_->device_.download(of_parts.data(), {state_->losses_}, state_->losses_->bytes);
   std::vector<float> losses(count);
-  for (std::size_t i = 0; i < of_parts.size(); ++i)
-    losses[i % count] += of_parts[i] / static_cast<float>(parts);
+  for (std::size_t k = 0; k < count; ++k)
+    losses[k] = mean_of_parts(parts, [&](std::size_t part) { return of_parts[part * count + k]; });
   return losses;
 }
 

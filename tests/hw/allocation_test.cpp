@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training allocates nothing in an update, once there have been some like it: every operator new
-// of the program is counted.
+// A training allocates nothing in an update, once there have been some like it. What is counted is
+// each call of a replaceable operator new (plain, array, nothrow or aligned) by the thread that
+// trains, which computes, too; malloc of OpenBLAS and of other C code is not counted.
 #include "hw/reference.hpp"
 #include "hw/run_control.hpp"
 #include "hw/stages.hpp"
@@ -9,29 +10,44 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
 namespace {
+
 thread_local std::int64_t allocations = 0;
+
+[[maybe_unused]] void* counted(void* memory) {
+  ++allocations;
+  if (memory != nullptr) return memory;
+  throw std::bad_alloc();
 }
+
+}  // namespace
 
 // Sanitizers have an operator new of their own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
     !defined(PENSTOCK_ADDRESS_SANITIZED)
+// The array and nothrow forms of the standard library call these.
 void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(std::max<std::size_t>(bytes, 1))) return memory;
-  throw std::bad_alloc();
+  return counted(std::malloc(std::max<std::size_t>(bytes, 1)));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  const auto unit = static_cast<std::size_t>(alignment);
+  return counted(std::aligned_alloc(unit, std::max(unit, (bytes + unit - 1) / unit * unit)));
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 #endif
 
 namespace penstock {
 namespace {
 
-/// Of each update.
+/// Returns how often each update allocates.
 std::vector<std::int64_t> allocations_of(const RunPlan& plan) {
   SingleProcess alone;
   RunControl control(0);
@@ -51,6 +67,17 @@ std::vector<std::int64_t> allocations_of(const RunPlan& plan) {
   }
   EXPECT_GT(losses, 0);
   return all;
+}
+
+TEST(Allocations, AlignedOnesAreCounted) {
+  if (kSanitized) GTEST_SKIP() << "operator new is a sanitizer's";
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  const std::int64_t before = allocations;
+  std::vector<Line> lines(3);
+  EXPECT_EQ(lines.size(), 3U);
+  EXPECT_EQ(allocations - before, 1);
 }
 
 TEST(Allocations, AnUpdateHasNone) {
