@@ -31,8 +31,8 @@ std::vector<LayerMatrix> layer_matrices(const TransformerSpec& model, const Laye
       for (const std::int64_t size : {model.query_size(), model.key_size(), model.value_size()})
         all.push_back({static_cast<double>(size) / parts, rows, count});
     } else {
-      all.push_back(
-          {rows / (m.by_columns ? 1 : parts), columns / (m.by_columns ? parts : 1), count});
+      all.push_back({rows / (m.by_columns ? 1 : parts), columns / (m.by_columns ? parts : 1), count,
+                     of_experts});
     }
   }
   return all;
@@ -55,17 +55,34 @@ double most_flops(const std::vector<LayerMatrix>& matrices, double (LayerMatrix:
   return std::ranges::max(loads);
 }
 
+MatrixStep::MatrixStep(const std::vector<LayerMatrix>& matrices, const DeviceSpec& device,
+                       const TensorParallel& tensor, const Sharding& sharding,
+                       const CollectivePrice& exchange)
+    : device(device),
+      tensor(tensor),
+      shards(sharding.optimizer_shards()),
+      expert_shards(sharding.expert_shards()),
+      exchange(sharding.what > Sharded::optimizer ? exchange : CollectivePrice{}) {
+  for (const LayerMatrix& m : matrices) (m.of_experts ? of_experts : dense).push_back(m);
+}
+
 namespace {
 
-double elements_of(const std::vector<LayerMatrix>& matrices) {
-  double elements = 0;
-  for (const LayerMatrix& m : matrices) elements += m.count * m.elements();
-  return elements;
+/// Returns the sum over one replica's share of the matrices.
+template <class NumbersOf>
+double shared(const MatrixStep& step, const NumbersOf& numbers_of) {
+  const auto sum = [&](const std::vector<LayerMatrix>& matrices) {
+    double numbers = 0;
+    for (const LayerMatrix& m : matrices) numbers += m.count * numbers_of(m);
+    return numbers;
+  };
+  return sum(step.dense) / step.shards + sum(step.of_experts) / step.expert_shards;
 }
 
 /// Adds the exchanges before and after the step, in numbers of so many bytes.
 void add_exchanges(StageCosts& costs, const MatrixStep& step, double bytes) {
-  costs.step_s += 2 * step.exchange.seconds(bytes * elements_of(step.matrices) / step.shards);
+  costs.step_s +=
+      2 * step.exchange.seconds(bytes * shared(step, std::mem_fn(&LayerMatrix::elements)));
 }
 
 /// Bytes of one of Adam's moments of a weight.
@@ -81,7 +98,8 @@ void add_step(StageCosts& costs, const TransformerSpec& model, const MatrixStep&
     const auto peak = step.device.peak_flops_per_s.find(type);
     if (peak == step.device.peak_flops_per_s.end()) continue;
     const double width = static_cast<double>(model.hidden_size) / std::sqrt(step.tensor.degree);
-    costs.step_s += most_flops(step.matrices, flops, step.shards) /
+    costs.step_s += (most_flops(step.dense, flops, step.shards) +
+                     most_flops(step.of_experts, flops, step.expert_shards)) /
                     (peak->second * step.device.efficiency_at(width));
     return;
   }
@@ -91,16 +109,15 @@ void add_step(StageCosts& costs, const TransformerSpec& model, const MatrixStep&
 
 void use_muon(StageCosts& costs, const TransformerSpec& model, const MatrixStep& step) {
   costs.optimizer_bytes -=
-      std::llround(elements_of(step.matrices) * moment_bytes(model) / step.shards);
+      std::llround(moment_bytes(model) * shared(step, std::mem_fn(&LayerMatrix::elements)));
   add_exchanges(costs, step, 2);
   add_step(costs, model, step, {model.compute_type}, &LayerMatrix::muon_flops);
 }
 
 void use_basis_rotation(StageCosts& costs, const TransformerSpec& model, const MatrixStep& step) {
-  double numbers = 0;
-  for (const LayerMatrix& m : step.matrices)
-    numbers += m.count * 2 * (m.rows * m.rows + m.cols * m.cols);
-  costs.optimizer_bytes += std::llround(4 * numbers / step.shards);
+  costs.optimizer_bytes += std::llround(4 * shared(step, [](const LayerMatrix& m) {
+                                          return 2 * (m.rows * m.rows + m.cols * m.cols);
+                                        }));
   add_exchanges(costs, step, 4);
   add_step(costs, model, step, {"tf32", "fp32", model.compute_type}, &LayerMatrix::rotation_flops);
 }

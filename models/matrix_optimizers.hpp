@@ -22,6 +22,9 @@
 // formula the FLOPs are 16 to 1, so Newton-Schulz would be 507 ms of the one and 32 ms of the
 // other, and 125 ms what both have to do beside it.
 //
+// The experts' matrices are divided among the replicas that hold the same experts, and their step
+// follows that of the others (Megatron-LM chains one optimizer for each).
+//
 // Basis rotation (Jung et al., ICML 2026, arXiv:2602.03515; hw/optimizer_step.hpp has the step):
 // for a matrix of r x c, two means and two bases of r x r and c x c beside Adam's moments; products
 // with a side of r (2 r^2 c FLOPs) and as many of c (2 r c^2): a mean, the gradient and the moment
@@ -34,6 +37,7 @@
 
 #include "models/device.hpp"
 #include "models/layer/module.hpp"
+#include "models/sharding.hpp"
 #include "models/transformer.hpp"
 #include "program/transfer.hpp"
 #include "program/vocabulary.hpp"
@@ -43,35 +47,43 @@
 
 namespace penstock {
 
+/// A matrix of a layer's weights that the optimizer takes whole.
 struct LayerMatrix {
   double rows = 0, cols = 0;
-  int count = 1;  ///< so many of them
+  int count = 1;            ///< how many matrices of these sides there are
+  bool of_experts = false;  ///< whether it belongs to a routed expert
   double elements() const { return rows * cols; }
-  /// Of a step.
+  /// Return the FLOPs of one step of one matrix.
   double muon_flops() const;
   double rotation_flops() const;
 };
 
-/// Those of so many layers, on one of the GPUs that share a stage.
+/// Returns the matrices of so many layers that one of the GPUs that share a stage holds.
 std::vector<LayerMatrix> layer_matrices(const TransformerSpec& model, const Layer& layer,
                                         const TensorParallel& tensor = {},
                                         const ExpertParallel& expert = {}, int layers = 1);
 
-/// FLOPs of the replica that has most to do, of `shards` that divide the matrices among them: the
-/// largest matrices first, each to who has least.
+/// Returns the FLOPs of the replica that has most to do, where `shards` replicas divide the
+/// matrices: the largest matrix goes first, each to the replica that has least.
 double most_flops(const std::vector<LayerMatrix>& matrices, double (LayerMatrix::*flops)() const,
                   int shards);
 
-/// The step of a stage's matrices, on one of the GPUs that share it.
+/// Describes the optimizer's step of a stage on one of the GPUs that share it. Fewer replicas hold
+/// the same experts than hold the other weights, so that fewer divide the experts' matrices.
 struct MatrixStep {
-  const std::vector<LayerMatrix>& matrices;
+  /// `exchange` counts where replicas hold rows of every matrix: it is an all-to-all among them.
+  MatrixStep(const std::vector<LayerMatrix>& matrices, const DeviceSpec& device,
+             const TensorParallel& tensor, const Sharding& sharding,
+             const CollectivePrice& exchange);
+
+  std::vector<LayerMatrix> dense, of_experts;
   const DeviceSpec& device;
   const TensorParallel& tensor;
-  int shards;                ///< replicas that divide the states
-  CollectivePrice exchange;  ///< an all-to-all among them, where each has rows of every matrix
+  int shards, expert_shards;  ///< how many replicas divide the states of either
+  CollectivePrice exchange;
 };
 
-/// Turn Adam's state and step of a stage with these matrices into this optimizer's.
+/// Change the costs of a stage with Adam to those with the optimizer of the name.
 void use_muon(StageCosts& costs, const TransformerSpec& model, const MatrixStep& step);
 void use_basis_rotation(StageCosts& costs, const TransformerSpec& model, const MatrixStep& step);
 

@@ -332,8 +332,9 @@ class StageModel {
   PartParameters parameters_;
 };
 
-void set_matrix_optimizer(const LayerKinds& kinds, const LayerSpan& stage, const DeviceSpec& device,
-                          const StageCostOptions& options, StageCosts& costs) {
+void set_matrix_optimizer(const LayerKinds& kinds, const LayerSpan& stage, std::size_t index,
+                          const DeviceSpec& device, const StageCostOptions& options,
+                          StageCosts& costs) {
   if (!OptimizerSpec{options.optimizer}.of_matrices()) return;
   const std::vector<LayerCount> counts = kinds.counts(stage, {});
   std::vector<LayerMatrix> matrices;
@@ -344,9 +345,8 @@ void set_matrix_optimizer(const LayerKinds& kinds, const LayerSpan& stage, const
         layer_matrices(kind.model, kind.layer, options.tensor, options.expert, counts[i].layers);
     matrices.insert(matrices.end(), of_kind.begin(), of_kind.end());
   }
-  const bool in_pieces = options.sharding.what > Sharded::optimizer;
-  const MatrixStep step{matrices, device, options.tensor, options.sharding.optimizer_shards(),
-                        in_pieces ? options.matrix_exchange : CollectivePrice{}};
+  const MatrixStep step(matrices, device, options.tensor, options.sharding,
+                        options.matrix_exchange.at(index));
   if (options.optimizer == OptimizerSpec::Kind::muon) use_muon(costs, kinds.model(), step);
   if (options.optimizer == OptimizerSpec::Kind::basis_rotation)
     use_basis_rotation(costs, kinds.model(), step);
@@ -396,7 +396,7 @@ StageCoster::~StageCoster() = default;
 
 StageCosts StageCoster::costs(const LayerSpan& stage) const {
   StageCosts costs = parts_->stages.costs(stage);
-  set_matrix_optimizer(parts_->kinds, stage, parts_->device, parts_->options, costs);
+  set_matrix_optimizer(parts_->kinds, stage, 0, parts_->device, parts_->options, costs);
   return costs;
 }
 
@@ -409,7 +409,7 @@ std::vector<StageCosts> stage_costs(const TransformerSpec& model,
   for (const LayerSpan& stage : spans_of_stages(layers)) {
     const std::size_t i = costs.size();
     costs.push_back(StageModel(kinds, devices[i], options, i).costs(stage));
-    set_matrix_optimizer(kinds, stage, devices[i], options, costs.back());
+    set_matrix_optimizer(kinds, stage, i, devices[i], options, costs.back());
   }
   return costs;
 }

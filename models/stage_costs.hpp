@@ -69,9 +69,10 @@ struct StageCostOptions {
   Sharding sharding = {};
   /// Of those that take whole matrices (models/matrix_optimizers.hpp); the others are Adam.
   OptimizerSpec::Kind optimizer = OptimizerSpec::Kind::adamw;
-  CollectivePrice matrix_exchange = {};  ///< an all-to-all among the replicas that divide states
+  /// An all-to-all among the replicas that divide the states of a stage.
+  PerStage<CollectivePrice> matrix_exchange = {};
   StackSpec stack = {};
-  CollectivePrice tensor_sum = {};  ///< an all-reduce among the tensor ranks
+  PerStage<CollectivePrice> tensor_sum = {};  ///< an all-reduce among the tensor ranks of a stage
   ExpertParallel expert = {};
   /// Pairs of queries and keys of the slowest context rank over its share of those of whole
   /// sequences: documents attend to themselves alone (models/documents.hpp).
@@ -103,7 +104,7 @@ StageCosts stage_costs_of(const TransformerSpec& model, const DeviceSpec& device
                           const StageCostOptions& options);
 
 /// The same of many stages, one by one, where layers are computed once: all recompute as
-/// `options.recompute` says of stage 0.
+/// `options.recompute` says of stage 0, and the other options by stage are those of stage 0, too.
 class StageCoster {
  public:
   StageCoster(const TransformerSpec& model, const DeviceSpec& device,

@@ -26,7 +26,7 @@ struct OptimizerSpec {
   double learning_rate = 0.01;
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
 
-  /// Does a step need whole matrices?
+  /// Returns whether a step needs whole matrices.
   bool of_matrices() const { return kind == Kind::muon || kind == Kind::basis_rotation; }
   /// Numbers it keeps for each weight; Muon keeps one of two for the matrices that it
   /// orthogonalizes, basis rotation keeps more for them.

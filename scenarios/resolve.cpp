@@ -396,17 +396,32 @@ void check_multiprocessors(const Specification& spec, const Cluster& cluster) {
                   printable(cluster.device.name), times->multiprocessors));
 }
 
-/// The job on the cluster's GPUs.
+/// Returns the job on the cluster's GPUs, with the prices of what the GPUs of each stage exchange.
 Parallelism placed(const Specification& spec, Parallelism job, const Cluster& cluster) {
   job.mesh.gpus = gpus_of(spec.pipeline, job, cluster);
-  if (job.mesh.size(Axis::tensor) > 1 && !job.mesh.gpus.empty())
-    job.tensor_sum = price({}, job.mesh.groups(0, Axis::tensor), cluster);
+  if (job.mesh.gpus.empty()) return job;
   const Sharding& sharding = job.sharding;
-  if (OptimizerSpec{job.optimizer_kind}.of_matrices() && sharding.what > Sharded::optimizer &&
-      sharding.group > 1 && !job.mesh.gpus.empty())
-    job.matrix_exchange =
-        price({Collective::all_to_all},
-              cut_into(reduction_groups(job.placement(), job.mesh, 0), sharding.group), cluster);
+  const bool matrices = OptimizerSpec{job.optimizer_kind}.of_matrices() &&
+                        sharding.what > Sharded::optimizer && sharding.group > 1;
+  const bool tensor = job.mesh.size(Axis::tensor) > 1;
+  if (!tensor && !matrices) return job;
+  const Placement where = job.placement();
+  const auto by_stage = [&](const auto& price_at) {
+    std::vector<CollectivePrice> of_positions, of_stages;
+    for (std::uint32_t p = 0; p < static_cast<std::uint32_t>(where.depth()); ++p)
+      of_positions.push_back(price_at(p));
+    for (const std::uint32_t p : where.positions()) of_stages.push_back(of_positions[p]);
+    return PerStage<CollectivePrice>(std::move(of_stages));
+  };
+  if (tensor)
+    job.tensor_sum = by_stage([&](std::uint32_t p) {
+      return price({}, job.mesh.groups(where.device_at(0, p), Axis::tensor), cluster);
+    });
+  if (matrices)
+    job.matrix_exchange = by_stage([&](std::uint32_t p) {
+      return price({Collective::all_to_all},
+                   cut_into(reduction_groups(where, job.mesh, p), sharding.group), cluster);
+    });
   return job;
 }
 

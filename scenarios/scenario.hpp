@@ -28,9 +28,11 @@ inline constexpr double kBytesPerOp = 64;
 
 /// How the work is divided: the schedule, its shape, the mesh of GPUs, and what these share.
 struct Parallelism {
-  StackSpec stack{};                  ///< the software that runs it
-  CollectivePrice tensor_sum{};       ///< an all-reduce among the tensor ranks of a stage
-  CollectivePrice matrix_exchange{};  ///< an all-to-all among those that divide weights' states
+  StackSpec stack{};  ///< the software that runs it
+  /// An all-reduce among the tensor ranks of a virtual stage.
+  PerStage<CollectivePrice> tensor_sum{};
+  /// An all-to-all among the replicas that divide the states of a virtual stage's weights.
+  PerStage<CollectivePrice> matrix_exchange{};
   const Schedule* schedule = nullptr;
   std::shared_ptr<const Schedule> own_schedule{};  ///< where it is the user's own
   ScheduleShape shape{};

@@ -26,7 +26,7 @@ struct StageJob {
         stack(options.stack),
         tensor(options.tensor),
         expert(options.expert),
-        tensor_sum(options.tensor_sum),
+        tensor_sum(options.tensor_sum.at(stage)),
         context(options.context),
         ulysses(options.ulysses),
         context_exchange(options.context_exchange),

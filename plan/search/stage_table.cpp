@@ -168,6 +168,8 @@ StageCosts StageTable::costs(int first, int count) {
                          .context = key_.context,
                          .context_exchange = base.context_exchange,
                          .sharding = sharding(),
+                         // Without GPUs an exchange of pieces of matrices has no price; as it only
+                         // adds seconds, bounds without it stay below.
                          .optimizer = base.optimizer_kind,
                          .stack = stack_,
                          .expert = {key_.expert, 1, base.mesh.routing.narrow}});

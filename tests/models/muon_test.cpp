@@ -114,5 +114,43 @@ TEST(BasisRotation, ItsStepIsProductsWithBothSidesAndATenthOfTwoDecompositions) 
               6 * (4 * square + 2 * wide) / rate, 1e-12);
 }
 
+/// Mixtral-8x7B's layer: h = 4096, eight experts of SwiGLU with f = 14336, keys of 1024.
+TransformerSpec mixtral() {
+  TransformerSpec t = llama_3_8b();
+  t.name = "mixtral-8x7b";
+  t.vocab_size = 32000;
+  t.experts = Experts{.count = 8, .top_k = 2, .width = 14336};
+  t.bytes.optimizer = 12;
+  return t;
+}
+
+// Eight GPUs have an expert each; two replicas of sixteen have the same, and divide its states.
+TEST(ExpertMatrices, AreDividedAmongThoseThatHaveTheSameExperts) {
+  const auto of = [](Optimizer optimizer) {
+    Sharding sharding = zero_1(16);
+    sharding.expert_sharers = 2;
+    return stage_costs(mixtral(), plain_device(), {16, 16},
+                       {.sharding = sharding, .optimizer = optimizer, .expert = {.degree = 8}})[0];
+  };
+  const double h = 4096, f = 14336, kv = 1024, layers = 16;
+  const auto sides = [](double r, double c) { return 2 * (r * r + c * c); };
+  const double dense_sides = 2 * sides(h, h) + 2 * sides(kv, h) + sides(8, h);
+  const double expert_sides = sides(h, 2 * f) + sides(f, h);
+  const StageCosts adamw = of(Optimizer::adamw), muon = of(Optimizer::muon),
+                   rotated = of(Optimizer::basis_rotation);
+  EXPECT_NEAR(static_cast<double>(rotated.optimizer_bytes - adamw.optimizer_bytes),
+              4 * layers * (dense_sides / 16 + expert_sides / 2), 1);
+  EXPECT_NEAR(static_cast<double>(adamw.optimizer_bytes - muon.optimizer_bytes),
+              4 * layers * ((2 * h * h + 2 * kv * h + 8 * h) / 16 + 3 * h * f / 2), 1);
+  // Each of the two does eight of an expert's 16 layers; each of the sixteen does two squares, two
+  // of keys or values, and a router.
+  const auto steps = [](double s, double l) { return 5 * (4 * s * s * l + 2 * s * s * s); };
+  const double flops =
+      8 * (steps(h, 2 * f) + steps(h, f)) + 2 * steps(h, h) + 2 * steps(kv, h) + steps(8, h);
+  const DeviceSpec device = plain_device();
+  EXPECT_NEAR(muon.step_s - adamw.step_s,
+              flops / (device.peak_flops_per_s.at("bf16") * device.efficiency_at(h)), 1e-9);
+}
+
 }  // namespace
 }  // namespace penstock::muon_test

@@ -127,7 +127,7 @@ TEST(Stack, WhatRanksExchangeHidesTheHost) {
   const double gpu = costs_with(stack, gpt, {4, 4, 4}, unlinked)[1][OpKind::forward].seconds / 4;
   stack.forward_host_s = 100 * gpu;
   StageCostOptions linked = unlinked;
-  linked.tensor_sum.call_s = 30 * gpu;  // a layer's F has two all-reduces
+  linked.tensor_sum = CollectivePrice{30 * gpu};  // a layer's F has two all-reduces
   EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, unlinked)[1][OpKind::forward].seconds / 4,
               100 * gpu, 1e-3 * gpu);
   EXPECT_NEAR(costs_with(stack, gpt, {4, 4, 4}, linked)[1][OpKind::forward].seconds / 4,

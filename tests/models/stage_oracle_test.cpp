@@ -31,8 +31,8 @@ struct Case {
   StageCosts costs() const {
     StageCostOptions with = options;
     const int ranks = options.tensor.degree;  // an all-reduce goes round their ring twice
-    with.tensor_sum = {2 * (ranks - 1) * tensor_link.latency_s,
-                       2.0 * (ranks - 1) / ranks / tensor_link.bytes_per_s};
+    with.tensor_sum = CollectivePrice{2 * (ranks - 1) * tensor_link.latency_s,
+                                      2.0 * (ranks - 1) / ranks / tensor_link.bytes_per_s};
     return stage_costs(model, device, layers, with)[stage];
   }
 };

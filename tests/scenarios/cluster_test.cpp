@@ -263,6 +263,23 @@ TEST(PipelinePlacement, FollowsAPolicyOrAList) {
             (std::vector<int>{7, 0, 5, 2}));
 }
 
+// The first stage's two GPUs share a node, those of the second do not.
+TEST(PipelinePlacement, PricesExchangesOfEachStageOnItsOwnGpus) {
+  const std::string cluster =
+      "{device: A100-80, nodes: 2, devices_per_node: 4, intra: 50 GB/s, inter: 10 GB/s}";
+  const auto each_costs_more = [](const PerStage<CollectivePrice>& price) {
+    return price.at(1).s_per_byte > 2 * price.at(0).s_per_byte && price.at(0).s_per_byte > 0;
+  };
+  const Scenario matrices =
+      read(cluster, "stages: 2, width: 2, shard: weights, placement: [0, 1, 2, 4]",
+           "gpt-355m\ntraining: {optimizer: muon}");
+  EXPECT_TRUE(each_costs_more(matrices.matrix_exchange));
+  EXPECT_GT(matrices.costs[1].step_s, matrices.costs[0].step_s);
+  const Scenario tensor =
+      read(cluster, "stages: 2, tensor: 2, placement: [0, 1, 2, 4]", "gpt-355m");
+  EXPECT_TRUE(each_costs_more(tensor.tensor_sum));
+}
+
 // --- replication --------------------------------------------------------------------------------
 
 TEST(DividedReplication, IsOneDevicePerStage) {
