@@ -94,7 +94,7 @@ TEST(Muon, PiecesOfMatricesAreGatheredAndGivenBackWhereGradientsOrWeightsAreDivi
   }
 }
 
-// Of six layers with four squares of h and two matrices of h x 4h.
+// Six layers have four squares of h and two matrices of h x 4h each.
 TEST(BasisRotation, ItsMeansAndBasesAreKeptBesideTheMoments) {
   const double sides = 6 * (4 * 2 + 2 * (1 + 16)) * kH * kH;
   for (const int shards : {1, 4})
