@@ -281,9 +281,9 @@ TEST(MegatronFlags, ContextRanksExchangeInOneWayInAllLayers) {
                                           "--hierarchical-context-parallel-sizes 2 4"),
             std::string::npos)
       << megatron_arguments(both);
-  const Scenario ring =
-      job_of("--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-"
-             "sizes 1 8");
+  const Scenario ring = job_of(
+      "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-"
+      "sizes 1 8");
   EXPECT_EQ(ring.name, "x.sh");
   EXPECT_EQ(ring.mesh.size(Axis::context), 8);
   EXPECT_EQ(job_of("--context-parallel-size 8 --cp-comm-type a2a+p2p "
