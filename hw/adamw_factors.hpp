@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is alike for all elements of one step of AdamW.
+// The factors of one step of AdamW that all elements share.
 #pragma once
 
 namespace penstock {

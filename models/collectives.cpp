@@ -470,7 +470,7 @@ void take_measured(const CollectivePhase& phase, Transfer::Phase& priced, const 
     if (!here) return;
     if (!measured || here->s_per_byte > measured->s_per_byte) measured = here;  // the slowest
   }
-  // Of an all-to-all each GPU has an equal part for each; tokens that go once are fewer bytes.
+  // In an all-to-all each GPU has an equal part for each; tokens that go once are fewer bytes.
   const double parts =
       phase.what == Collective::all_to_all ? phase.flows.front().share * phase.members : 1;
   set_pace(parts * measured->s_per_byte, priced);

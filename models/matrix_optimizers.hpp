@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What optimizers that take whole matrices change of a stage's costs. Their matrices are those of
+// Optimizers that take whole matrices change a stage's costs. Their matrices are those of
 // the layers: queries, keys, values and the projection apart, the MLP's into its width as one
 // (Megatron-LM's muon_split_qkv), those of each expert apart, each tensor rank its own part
 // (muon_tp_mode blockwise, the default there). Each matrix is one replica's work. Where replicas
@@ -15,7 +15,7 @@
 // smaller side s and the larger side l, a step of Newton-Schulz computes A = X X^T (2 s^2 l FLOPs),
 // A A (2 s^3) and (b A + c A A) X (2 s^2 l):
 //   FLOPs = 5 (4 s^2 l + 2 s^3)        (five steps, no use of symmetry)
-// Of Adam's two moments its matrices keep one.
+// Muon's matrices keep one of Adam's two moments.
 //
 // Plausibility: NVIDIA/Megatron-LM #6676 (2026) has an optimizer step of 632 ms on 32 GB300 where
 // each of 16 ranks orthogonalizes all matrices, and of 157 ms where they divide them. By the

@@ -67,7 +67,8 @@ struct StageCostOptions {
   /// With weights gathered after the step, a reduce-scatter of gradients and an all-gather of
   /// weights replace the all-reduce; each counts half of its bytes in `reduced_bytes`.
   Sharding sharding = {};
-  /// Of those that take whole matrices (models/matrix_optimizers.hpp); the others are Adam.
+  /// The optimizer, where it takes whole matrices (models/matrix_optimizers.hpp); the others are
+  /// Adam.
   OptimizerSpec::Kind optimizer = OptimizerSpec::Kind::adamw;
   /// An all-to-all among the replicas that divide the states of a stage.
   PerStage<CollectivePrice> matrix_exchange = {};

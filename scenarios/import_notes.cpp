@@ -291,7 +291,7 @@ std::string ImportNotes::suggestion(const std::string& name, bool harmless) {
         keys, [&](const std::string& k) { return k.starts_with(key) && k.size() > key.size(); });
     meant = key.size() < kLettersOfAStem || whole == keys.end() ? "" : *whole;
   }
-  // What a flag of a group is without one of its words ("moe-ffn-hidden-size") is another flag.
+  // A flag of a group without one of its words ("moe-ffn-hidden-size") is another flag.
   if (meant.empty() && section.empty() && !harmless) meant = with_a_word_less(key, known_names_);
   return meant.empty() ? "" : fmt::format("did you mean {}{}{}?", dashes_, section, meant);
 }

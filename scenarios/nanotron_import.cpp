@@ -98,7 +98,8 @@ std::string nanotron_numbers(ImportNotes& notes, const std::string& sizes) {
                    {"bfloat16", "float16", "float32", "bf16", "fp16", "fp32", "half", "float"});
   const bool single = type == "float32" || type == "fp32" || type == "float";
   const bool half = type == "float16" || type == "fp16" || type == "half";
-  // What adds gradients up in fp32 also keeps the fp32 weights (nanotron's gradient accumulators).
+  // Whoever adds gradients up in fp32 also keeps the fp32 weights (nanotron's gradient
+  // accumulators).
   const char* const sums = "optimizer.accumulate_grad_in_fp32";
   const bool in_16 = !single && notes.denies(sums, "model.bytes_per_parameter");
   notes.has(sums, "model.precision: gradients in fp32");

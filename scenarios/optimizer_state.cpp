@@ -20,7 +20,7 @@ double moment_bytes(ImportNotes& notes, const OptimizerAsked& asked, const Trans
     return name == "sgd" ? asked.sgd : 4;
   }
   if (name == "muon" || name == "dist_muon") {
-    // Of matrices in layers one momentum, of all others Adam's two moments (Liu et al.,
+    // Matrices in layers have one momentum, all others Adam's two moments (Liu et al.,
     // arXiv:2502.16982, section 2.1).
     notes.has(asked.option, key);
     const double matrices = static_cast<double>(model.num_layers) *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the name of a model's class says in a recipe of NeMo or Megatron-Bridge (_target_:
-// "...llama.Llama31ModelProvider8B"): its family, and the model where it names its size. The class
-// itself is Python and not read; a family that is not known here says nothing.
+// Reads which model a recipe of NeMo or Megatron-Bridge trains from the name of its class
+// (_target_: "...llama.Llama31ModelProvider8B"): its family, and the model where it names its size.
+// The class itself is Python and not read; a family that is not known here says nothing.
 #pragma once
 
 #include "scenarios/flag_values.hpp"

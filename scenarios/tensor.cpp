@@ -371,8 +371,8 @@ bool takes_deepep(const Specification& spec) {
          spec.cluster.devices_per_node <= 8;
 }
 
-/// What one of DeepEP's multiprocessors sends to other GPUs of its node: 11 to 13 GB/s (fp8) and 14
-/// to 15 GB/s (bf16) with 20 of them on 8 H100, H200, B200 or B300 (docs/experts.md).
+/// The rate at which one of DeepEP's multiprocessors sends to other GPUs of its node: 11 to 13 GB/s
+/// (fp8) and 14 to 15 GB/s (bf16) with 20 of them on 8 H100, H200, B200 or B300 (docs/experts.md).
 constexpr double kDeepEpBytesPerS = 14e9;
 
 /// Returns how many multiprocessors the kernels of DeepEP (20 of its normal ones, which send over

@@ -22,7 +22,8 @@ T dot(std::int64_t n, const T* a, const T* b) {
   return sum;
 }
 
-/// One side of the matrix: the running mean of its products, and the basis, a vector a row.
+/// A side of the matrix has the running mean of its products, and a basis with a vector in each
+/// row.
 struct BasisSide {
   std::int64_t n;
   float *mean, *basis;

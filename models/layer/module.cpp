@@ -203,7 +203,7 @@ class LayerOf {
          .kept = {0, k * h_ * expert_.tensor},
          .routed = true,
          .again_with = moe});
-    // What came by GPUs is sorted by experts, and what they made is sorted back.
+    // Copies that came by GPUs are sorted by experts, and what these made is sorted back.
     if (expert_.sorts && experts.count > expert_.degree)
       add({.name = "sorting",
            .moved = {0, 4 * k * h_ * expert_.tensor},
