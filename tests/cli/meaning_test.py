@@ -752,7 +752,11 @@ class Plan(Case):
                                r"\S+ % (faster|slower)$")
         page = (self.folder / "plan.html").read_text()
         self.assertIn("the 8 A100-80 alone", page)
-        self.assertIn("*: microbatches smaller than the device", page)
+
+    def test_a_page_says_which_plans_are_optimistic(self):
+        self.run_it("plan", "gpt-1.3b", "--cluster", "dgx-a100", "--batch", "8", "--search", "full", "--effort", "20",
+                    "--schedule", "1f1b", "--report", "plan.html")
+        self.assertIn("*: microbatches smaller than the device", (self.folder / "plan.html").read_text())
 
     def test_every_wrong_choice_is_named(self):
         said = self.run_it("plan", "llama-3-8b", "--objective", "fast", "--recompute", "some",
