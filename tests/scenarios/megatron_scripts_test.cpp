@@ -3,6 +3,7 @@
 #include "scenarios/shell_words.hpp"
 #include "tests/scenarios/megatron_job.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
