@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "scenarios/config_import.hpp"
 #include "scenarios/scenario.hpp"
+#include "tests/scenarios/refused.hpp"
 
 #include <gtest/gtest.h>
 
@@ -19,15 +20,6 @@ const std::string kSmall =
     "num_attention_heads: 4, vocab_size: 256";
 
 Scenario scenario_in(const std::string& text) { return parse_scenario(text, "imported"); }
-
-std::string refused(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// Returns what a nanotron job of kSmall is refused for, or the scenario that it becomes.
 std::string nanotron_of(const std::string& model, const std::string& parallelism,

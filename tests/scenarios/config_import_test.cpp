@@ -6,6 +6,7 @@
 #include "scenarios/megatron_arguments.hpp"
 #include "scenarios/torchtitan_config.hpp"
 #include "tests/shared.hpp"
+#include "tests/scenarios/refused.hpp"
 
 #include <gtest/gtest.h>
 
@@ -112,15 +113,6 @@ TEST(NanotronImport, FollowsEveryValue) {
 TEST(NanotronImport, RefusesWhatIsNone) {
   EXPECT_THROW(scenario_of_nanotron("model: 3\n", "a.yaml", ""), InputError);
   EXPECT_THROW(scenario_of_nanotron("a: [", "a.yaml", ""), InputError);
-}
-
-std::string refused(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 std::string shared_case(const std::string& name) {
