@@ -359,7 +359,8 @@ class Check(LauncherTest):
     def test_the_second_round_of_all_has_sanitizers(self) -> None:
         self.check("--all")
         self.assertIn("-Db_sanitize=address,undefined", " ".join(self.box.calls("meson setup")))
-        self.assertIn("--suite rooms --suite commands --suite execution",
+        self.assertIn("-fsanitize-coverage=", " ".join(self.box.calls("meson setup")))
+        self.assertIn("--suite rooms --suite commands --suite execution --suite fuzz",
                       self.box.calls("meson test")[1])
 
     def test_the_third_round_of_all_has_the_thread_sanitizer_for_what_executes(self) -> None:
@@ -368,17 +369,9 @@ class Check(LauncherTest):
         self.assertRegex(self.box.calls("ninja")[2], "build-thread thread_tests$")
         self.assertIn("--suite threads", self.box.calls("meson test")[2])
 
-    def test_the_last_round_of_all_fuzzes_every_reader(self) -> None:
-        self.check("--all")
-        self.assertIn("-fsanitize=fuzzer-no-link", self.box.calls("meson setup")[-1])
-        builds, tests = self.box.calls("ninja"), self.box.calls("meson test")
-        self.assertEqual((len(builds), len(tests)), (4, 4))
-        self.assertRegex(builds[-1], "build-fuzz fuzzing$")
-        self.assertIn("--suite fuzz", tests[-1])
-
     def test_a_stage_of_all_runs_by_itself(self) -> None:
         for stage, suites in (("tests", None), ("sanitizers", "--suite rooms --suite commands"),
-                              ("threads", "--suite threads"), ("fuzzing", "--suite fuzz")):
+                              ("threads", "--suite threads")):
             self.box.forget()
             self.check("--stage", stage)
             (tests,) = self.box.calls("meson test")
@@ -396,7 +389,7 @@ class Check(LauncherTest):
         for words in (["--stage", "thread"], ["--stage"]):
             result = self.check(*words)
             self.assertEqual((result.stdout, result.returncode), ("", 2))
-            self.assertIn("sources tests sanitizers threads fuzzing", result.stderr)
+            self.assertIn("sources tests sanitizers threads", result.stderr)
 
     def test_random_cases_are_all_tried_in_all_alone(self) -> None:
         self.box.fake("meson", (self.box.bin / "meson").read_text() +
