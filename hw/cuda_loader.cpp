@@ -61,7 +61,7 @@ std::unique_ptr<Backend> open_cuda_backend(const BackendRequest& request) {
         "--set pipeline.expert=1");
   if (module().entry == nullptr) throw NoHardware(module().problem);
   std::array<char, 512> why{};
-  std::unique_ptr<Backend> backend(module().entry(&request, why.data(), why.size()));
+  std::unique_ptr<Backend> backend(module().entry(&request, &renew_bases, why.data(), why.size()));
   if (backend == nullptr) throw NoHardware(why.data());
   return backend;
 }

@@ -11,7 +11,6 @@
 
 #include "hw/device.hpp"
 
-#include <stdexcept>
 #include <string>
 
 namespace penstock {
@@ -134,6 +133,7 @@ struct MuonSettings {
 
 /// Steps after which basis rotation finds its bases anew.
 inline constexpr std::int64_t kRotationEvery = 10;
+constexpr bool renews_bases(std::int64_t step) { return step == 1 || step % kRotationEvery == 0; }
 /// Returns the numbers that basis rotation keeps for a matrix beside its moments: of each side a
 /// mean and a basis.
 constexpr std::int64_t rotation_numbers(std::int64_t rows, std::int64_t cols) {
@@ -270,15 +270,10 @@ class Math {
   virtual void muon_step(std::int64_t n, const StepTensors& t, const MuonSettings& settings,
                          Tensor direction) = 0;
   /// The step of basis rotation of a matrix, all fp32. `kept` and `scratch` have the numbers that
-  /// the functions above say. Only the host has it.
+  /// the functions above say.
   virtual void rotated_step(std::int64_t rows, std::int64_t cols, const StepTensors& t, Tensor kept,
-                            Tensor scratch, const AdamwSettings& settings, std::int64_t step);
+                            Tensor scratch, const AdamwSettings& settings, std::int64_t step) = 0;
 };
-
-inline void Math::rotated_step(std::int64_t, std::int64_t, const StepTensors&, Tensor, Tensor,
-                               const AdamwSettings&, std::int64_t) {
-  throw std::logic_error("basis rotation is computed by the host alone");  // refused before
-}
 
 inline void Math::gemm_with(const Gemm& shape, Tensor a, Tensor b, Tensor c, const Epilogue& e) {
   const bool gelu_follows = e.kind == Epilogue::Kind::bias_gelu;

@@ -187,15 +187,64 @@ PENSTOCK_HD void muon_direction_all(const Team& team, std::int64_t n, const floa
   });
 }
 
-template <int N = 1, class Team, class T>
+/// Of the step of basis rotation, too, whose direction is fp32 whatever the working type is.
+template <int N = 1, class Team, class T, class D>
 PENSTOCK_HD void muon_each(const Team& team, std::int64_t n, const StepPointers<T>& p,
-                           MuonFactors f, const T* direction) {
+                           MuonFactors f, const D* direction) {
   each_pack<N>(team, n, [&](std::int64_t i) {
     auto w = load<N>(p.master_in + i);
     const auto x = load<N>(direction + i);
     for (int k = 0; k < N; ++k) w.at[k] = w.at[k] * f.kept - f.rate * to_float(x.at[k]);
     p.template store<N>(i, w);
   });
+}
+
+// The parts of a step of basis rotation that are no products; hw/optimizer_step.hpp has the
+// formulas.
+
+/// The first moment and the mean gradient, in its place.
+template <int N = 1, class Team>
+PENSTOCK_HD void rotation_moment_each(const Team& team, std::int64_t n, float* gradient,
+                                      float* moment, AdamwFactors f) {
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    auto g = load<N>(gradient + i), m = load<N>(moment + i);
+    for (int k = 0; k < N; ++k) {
+      g.at[k] *= f.gradient_scale;
+      m.at[k] = f.beta1 * m.at[k] + f.one_minus_beta1 * g.at[k];
+    }
+    store<N>(gradient + i, g);
+    store<N>(moment + i, m);
+  });
+}
+
+/// The second moment, of the rotated gradient.
+template <int N = 1, class Team>
+PENSTOCK_HD void rotation_square_each(const Team& team, std::int64_t n, const float* rotated,
+                                      float* moment, AdamwFactors f) {
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    const auto x = load<N>(rotated + i);
+    auto v = load<N>(moment + i);
+    for (int k = 0; k < N; ++k) v.at[k] = f.beta2 * v.at[k] + f.one_minus_beta2 * x.at[k] * x.at[k];
+    store<N>(moment + i, v);
+  });
+}
+
+/// The rotated first moment, over the root of the second, in its place.
+template <int N = 1, class Team>
+PENSTOCK_HD void rotation_quotient_each(const Team& team, std::int64_t n, float* rotated,
+                                        const float* moment, AdamwFactors f) {
+  each_pack<N>(team, n, [&](std::int64_t i) {
+    auto x = load<N>(rotated + i);
+    const auto v = load<N>(moment + i);
+    for (int k = 0; k < N; ++k) x.at[k] /= std::sqrt(v.at[k]) + f.epsilon;
+    store<N>(rotated + i, x);
+  });
+}
+
+/// The factors of the step along a direction that has been rotated back.
+inline MuonFactors rotation_factors(const AdamwFactors& f) {
+  return {f.gradient_scale, f.beta1, f.rate * f.first_correction / std::sqrt(f.second_correction),
+          f.kept};
 }
 
 }  // namespace penstock::kernels

@@ -463,10 +463,6 @@ std::string weights_digest(const std::vector<std::string>& weights) {
 }
 
 std::unique_ptr<Backend> open_backend(const std::string& name, const BackendRequest& request) {
-  if (name == "cuda" && request.plan.optimizer.kind == OptimizerSpec::Kind::basis_rotation)
-    throw InputError(request.plan.name,
-                     "basis_rotation needs eigenvectors, which are computed by the host alone; use "
-                     "--backend host");
   return name == "cuda" ? open_cuda_backend(request) : open_host_backend(request);
 }
 

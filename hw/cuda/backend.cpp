@@ -37,7 +37,7 @@ std::string seconds(double s) { return fmt::format("{:.9f}", s); }
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(const BackendRequest& request, int gpus);
+  CudaBackend(const BackendRequest& request, RenewBases* renew_bases, int gpus);
   ~CudaBackend() override;
 
   Device& device(int device) override { return *devices_.at(device); }
@@ -93,6 +93,7 @@ class CudaBackend : public Backend {
   void abandon();
 
   BackendRequest request_;
+  RenewBases* renew_bases_;
   LocalLink link_;
   std::map<int, GpuPlace> places_;  // per device of the Program
   std::map<int, Gpu> gpus_;
@@ -115,8 +116,8 @@ std::int64_t bytes_in_use(int gpu) {
   return static_cast<std::int64_t>(all - free);
 }
 
-CudaBackend::CudaBackend(const BackendRequest& request, int gpus)
-    : request_(request), link_(parse_local_link(request.settings.link)) {
+CudaBackend::CudaBackend(const BackendRequest& request, RenewBases* renew_bases, int gpus)
+    : request_(request), renew_bases_(renew_bases), link_(parse_local_link(request.settings.link)) {
   if (request.settings.clock == Clock::virtual_clock)
     throw InputError("--clock", "a GPU has no virtual clock; use --backend host");
   place(gpus);
@@ -261,6 +262,7 @@ std::unique_ptr<CudaDevice> CudaBackend::open_device(int device) {
   s.compute = gpu.partitions->make_stream(p.partition, false);
   s.bf16 = request_.settings.precision == Precision::bf16;
   s.pace = request_.settings.pace;
+  s.renew_bases = renew_bases_;
   // A receive that NCCL has posted occupies SMs until its message comes.
   s.receive_ahead = request_.group.size() > 1 ? 2 : 4;
   return std::make_unique<CudaDevice>(s, peers, gpu.events, request_.control);
@@ -512,11 +514,12 @@ void set_environment() { ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); }
 #define PENSTOCK_EXPORT __attribute__((visibility("default")))
 
 extern "C" PENSTOCK_EXPORT penstock::Backend* penstock_cuda_backend(
-    const penstock::BackendRequest* request, char* why, std::size_t why_bytes) {
+    const penstock::BackendRequest* request, penstock::RenewBases* renew_bases, char* why,
+    std::size_t why_bytes) {
   using namespace penstock::cuda;
   try {
     set_environment();
-    return new CudaBackend(*request, count_gpus());
+    return new CudaBackend(*request, renew_bases, count_gpus());
   } catch (const NoGpu& none) {
     std::snprintf(why, why_bytes, "%s", none.what());
     return nullptr;

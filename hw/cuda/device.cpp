@@ -17,7 +17,11 @@ CudaDevice::CudaDevice(const DeviceSettings& settings, const std::vector<int>& p
   slots_ = static_cast<unsigned long long*>(slots);
   add_queue(settings.compute);
   math_ =
-      make_cuda_math({settings.compute, settings.sms, settings.bf16},
+      make_cuda_math({settings.compute, settings.sms, settings.bf16, settings.renew_bases,
+                      [this] {
+                        const StampPtr last = events_.record(settings_.compute);
+                        wait_until_fired(*last, events_.control());
+                      }},
                      [this](std::function<void()> work) { push(kComputeQueue, std::move(work)); });
 }
 

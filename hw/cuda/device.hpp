@@ -22,6 +22,7 @@ struct DeviceSettings {
   bool bf16 = false;
   bool pace = false;
   int receive_ahead = 4;
+  RenewBases* renew_bases = nullptr;
 };
 
 class CudaDevice : public Device {

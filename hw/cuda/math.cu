@@ -7,7 +7,9 @@
 #include "hw/optimizer_kernels.hpp"
 
 #include <initializer_list>
+#include <optional>
 #include <type_traits>
+#include <vector>
 
 namespace penstock::cuda {
 namespace {
@@ -36,6 +38,7 @@ class CudaMath : public Math {
       : stream_(settings.stream),
         sms_(settings.sms),
         enqueue_(std::move(enqueue)),
+        settings_(settings),
         gemm_(settings.stream, settings.sms, settings.bf16) {
     if (sms_ > 0) return;
     int gpu = 0;
@@ -372,9 +375,15 @@ class CudaMath : public Math {
                  Tensor direction) override {
     enqueue_([=, this] {
       with_step_pieces(n, t, [&]<int pieces>(Piece<pieces>) {
-        launch_grid<&k::muon_each<pieces, GridTeam, T>>(
+        launch_grid<&k::muon_each<pieces, GridTeam, T, T>>(
             stream_, sms_, n / pieces, n, k::pointers<T>(t), k::factors(settings), in(direction));
       });
+    });
+  }
+  void rotated_step(int64_t rows, int64_t cols, const StepTensors& t, Tensor kept, Tensor scratch,
+                    const AdamwSettings& settings, int64_t step) override {
+    enqueue_([=, this] {
+      rotation_step_now({rows, cols, t, kept, scratch}, k::factors(settings, step), step);
     });
   }
 
@@ -442,6 +451,98 @@ class CudaMath : public Math {
     }
     if (gelu_follows) gelu_now(shape.m * shape.n, product, c);
   }
+  /// A matrix whose step is rotated, as the host's is: `kept` and `scratch` have the same layout.
+  struct Rotation {
+    int64_t r, c;
+    StepTensors t;
+    Tensor kept, scratch;
+    int64_t n() const { return r * c; }
+    Tensor right_mean() const { return kept.at(4 * r * r); }
+    Tensor bases() const { return kept.at(4 * (r * r + c * c)); }
+    Tensor right() const { return bases().at(4 * r * r); }
+    Tensor other() const { return scratch.at(4 * n()); }
+  };
+  void rotation_step_now(const Rotation& m, k::AdamwFactors f, int64_t step) {
+    const int64_t r = m.r, c = m.c, n = m.n();
+    const Tensor g = m.t.gradient, x = m.scratch;
+    with_pieces(n, {g, m.t.first_moment}, [&]<int pieces>(Piece<pieces>) {
+      launch_grid<&k::rotation_moment_each<pieces, GridTeam>>(stream_, sms_, n / pieces, n, fp32(g),
+                                                              fp32(m.t.first_moment), f);
+    });
+    multiply_fp32({.m = r,
+                   .n = r,
+                   .k = c,
+                   .transpose_b = true,
+                   .lda = c,
+                   .ldb = c,
+                   .ldc = r,
+                   .alpha = f.one_minus_beta2,
+                   .beta = f.beta2},
+                  g, g, m.kept);
+    multiply_fp32({.m = c,
+                   .n = c,
+                   .k = r,
+                   .transpose_a = true,
+                   .lda = c,
+                   .ldb = c,
+                   .ldc = c,
+                   .alpha = f.one_minus_beta2,
+                   .beta = f.beta2},
+                  g, g, m.right_mean());
+    if (renews_bases(step)) renew_on_host(m, step);
+    rotate(m, g, false);
+    with_pieces(n, {x, m.t.second_moment}, [&]<int pieces>(Piece<pieces>) {
+      launch_grid<&k::rotation_square_each<pieces, GridTeam>>(
+          stream_, sms_, n / pieces, n, fp32_in(x), fp32(m.t.second_moment), f);
+    });
+    rotate(m, m.t.first_moment, false);
+    with_pieces(n, {x, m.t.second_moment}, [&]<int pieces>(Piece<pieces>) {
+      launch_grid<&k::rotation_quotient_each<pieces, GridTeam>>(
+          stream_, sms_, n / pieces, n, fp32(x), fp32_in(m.t.second_moment), f);
+    });
+    rotate(m, x, true);
+    with_step_pieces(n, m.t, [&]<int pieces>(Piece<pieces>) {
+      launch_grid<&k::muon_each<pieces, GridTeam, T, float>>(
+          stream_, sms_, n / pieces, n, k::pointers<T>(m.t), k::rotation_factors(f), fp32_in(x));
+    });
+  }
+  /// To the first half of the scratch: into the bases, or back.
+  void rotate(const Rotation& m, Tensor from, bool back) {
+    const int64_t r = m.r, c = m.c;
+    multiply_fp32({.m = r, .n = c, .k = r, .transpose_a = back, .lda = r, .ldb = c, .ldc = c},
+                  m.bases(), from, m.other());
+    multiply_fp32({.m = r, .n = c, .k = c, .transpose_b = !back, .lda = c, .ldb = c, .ldc = c},
+                  m.other(), m.right(), m.scratch);
+  }
+  /// Copies what the bases follow from to the host, and the bases back. The thread of the queue
+  /// waits for the GPU, which then waits for the host.
+  void renew_on_host(const Rotation& m, int64_t step) {
+    const int64_t n = m.n(), numbers = rotation_numbers(m.r, m.c);
+    on_host_.resize(static_cast<std::size_t>(2 * n + numbers) +
+                    static_cast<std::size_t>(rotation_scratch_numbers(m.r, m.c)));
+    float *gradient = on_host_.data(), *second = gradient + n, *kept = second + n;
+    const auto copy_floats = [&](void* to, const void* from, int64_t count, cudaMemcpyKind kind) {
+      check(
+          cudaMemcpyAsync(to, from, static_cast<std::size_t>(count) * sizeof(float), kind, stream_),
+          "copy the bases of a rotation");
+    };
+    copy_floats(gradient, fp32(m.t.gradient), n, cudaMemcpyDeviceToHost);
+    copy_floats(second, fp32(m.t.second_moment), n, cudaMemcpyDeviceToHost);
+    copy_floats(kept, fp32(m.kept), numbers, cudaMemcpyDeviceToHost);
+    settings_.settle();
+    settings_.renew_bases(
+        RotatedMatrix{m.r, m.c, nullptr, nullptr, gradient, nullptr, second, kept, kept + numbers},
+        step);
+    copy_floats(fp32(m.t.second_moment), second, n, cudaMemcpyHostToDevice);
+    copy_floats(fp32(m.bases()), kept + numbers / 2, numbers / 2, cudaMemcpyHostToDevice);
+    settings_.settle();  // the next matrix uses the same memory
+  }
+  void multiply_fp32(const Gemm& shape, Tensor a, Tensor b, Tensor c) {
+    if constexpr (sizeof(T) == sizeof(float)) return gemm_.run_gemm(shape, a, b, c);
+    if (!fp32_gemm_) fp32_gemm_.emplace(settings_.stream, settings_.sms, false);
+    fp32_gemm_->run_gemm(shape, a, b, c);
+  }
+
   // Arguments of kernels, with their exact types; null for a tensor left out.
   static const T* in(Tensor x) { return x ? x.data<T>() : nullptr; }
   static T* out(Tensor x) { return x ? x.data<T>() : nullptr; }
@@ -453,7 +554,10 @@ class CudaMath : public Math {
   cudaStream_t stream_;
   int sms_;
   std::function<void(std::function<void()>)> enqueue_;
+  MathSettings settings_;
   GemmRunner gemm_;
+  std::optional<GemmRunner> fp32_gemm_;  // beside a narrower one, once something needs it
+  std::vector<float> on_host_;           // of a rotation
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 // are blocks of threads, sums within a block have one order, so results depend on operands alone.
 #pragma once
 
+#include "hw/host/rotation.hpp"
 #include "hw/math.hpp"
 
 #include <cuda_runtime_api.h>
@@ -18,6 +19,10 @@ struct MathSettings {
   cudaStream_t stream = nullptr;
   int sms = 0;  ///< to use; 0: all
   bool bf16 = false;
+  /// The program's own, which has the linear algebra for it.
+  RenewBases* renew_bases = nullptr;
+  /// Waits for all that was issued to the stream; for a closure of the compute queue.
+  std::function<void()> settle;
 };
 
 /// `enqueue` puts work on the compute queue, to be run in this order. The GPU must be current.

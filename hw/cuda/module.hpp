@@ -3,6 +3,7 @@
 #pragma once
 
 #include "hw/backend.hpp"
+#include "hw/host/rotation.hpp"
 
 #include <cstddef>
 #include <string>
@@ -10,8 +11,10 @@
 namespace penstock {
 
 inline constexpr const char* kCudaEntry = "penstock_cuda_backend";
-/// Null, with one line in `why`: there is no hardware. Throws InputError and SystemError.
-using CudaEntry = Backend*(const BackendRequest* request, char* why, std::size_t why_bytes);
+/// Null, with one line in `why`: there is no hardware. Throws InputError and SystemError. The
+/// module has no linear algebra for hosts, and is given what it needs of the program's.
+using CudaEntry = Backend*(const BackendRequest* request, RenewBases* renew_bases, char* why,
+                           std::size_t why_bytes);
 
 inline constexpr const char* kCudaProbe = "penstock_cuda_probe";
 /// One line: the GPUs that are there, or why not ("no ..."). Valid until the next call.

@@ -348,6 +348,8 @@ void HostMath::rotated_step(std::int64_t rows, std::int64_t cols, const StepTens
     penstock::rotated_step({rows, cols, p.master_in, p.master_out, p.gradient, p.first_moment,
                             p.second_moment, floats(kept), floats(scratch)},
                            kernels::factors(settings, step), step);
+    if (p.working_out != nullptr)
+      std::memcpy(p.working_out, p.master_out, static_cast<std::size_t>(rows * cols) * 4);
   });
 }
 

@@ -196,33 +196,42 @@ const std::vector<std::int64_t>& renew(BasisSide side, float* scratch) {
   return order;
 }
 
+/// Returns the sides of the rows and of the columns.
+std::pair<BasisSide, BasisSide> sides_of(const RotatedMatrix& matrix) {
+  const std::int64_t r = matrix.rows, c = matrix.cols;
+  float *means = matrix.kept, *bases = means + r * r + c * c;
+  return {{r, means, bases}, {c, means + r * r, bases + r * r}};
+}
+
 }  // namespace
+
+void renew_bases(const RotatedMatrix& matrix, std::int64_t step) {
+  const auto [left, right] = sides_of(matrix);
+  if (step == 1) return first_bases(matrix.gradient, left, right);
+  const std::int64_t r = matrix.rows, c = matrix.cols, n = r * c;
+  float *v = matrix.second_moment, *x = matrix.scratch, *square = x + 2 * n;
+  const std::vector<std::int64_t>& rows = renew(left, square);
+  for (std::int64_t i = 0; i < r; ++i)
+    std::copy_n(v + rows[static_cast<std::size_t>(i)] * c, c, x + i * c);
+  const std::vector<std::int64_t>& columns = renew(right, square);
+  for (std::int64_t i = 0; i < r; ++i)
+    for (std::int64_t p = 0; p < c; ++p)
+      v[i * c + p] = x[i * c + columns[static_cast<std::size_t>(p)]];
+}
 
 void rotated_step(const RotatedMatrix& matrix, const AdamwFactors& f, std::int64_t step) {
   const std::int64_t r = matrix.rows, c = matrix.cols, n = r * c;
   float *g = matrix.gradient, *m = matrix.first_moment, *v = matrix.second_moment;
-  float *x = matrix.scratch, *y = x + n, *square = y + n;
-  float* means = matrix.kept;
-  const BasisSide left{r, means, means + r * r + c * c};
-  const BasisSide right{c, means + r * r, left.basis + r * r};
+  float *x = matrix.scratch, *y = x + n;
+  const auto [left, right] = sides_of(matrix);
   for (std::int64_t i = 0; i < n; ++i) {
     g[i] *= f.gradient_scale;
     m[i] = f.beta1 * m[i] + f.one_minus_beta1 * g[i];
   }
   multiply(r, r, c, f.one_minus_beta2, {g, c, false}, {g, c, true}, f.beta2, left.mean, r);
   multiply(c, c, r, f.one_minus_beta2, {g, c, true}, {g, c, false}, f.beta2, right.mean, c);
-  if (step == 1) {
-    first_bases(g, left, right);
-  } else if (step % kRotationEvery == 0) {
-    const std::vector<std::int64_t>& rows = renew(left, square);
-    for (std::int64_t i = 0; i < r; ++i)
-      std::copy_n(v + rows[static_cast<std::size_t>(i)] * c, c, x + i * c);
-    const std::vector<std::int64_t>& columns = renew(right, square);
-    for (std::int64_t i = 0; i < r; ++i)
-      for (std::int64_t p = 0; p < c; ++p)
-        v[i * c + p] = x[i * c + columns[static_cast<std::size_t>(p)]];
-  }
-  const auto rotate = [&](const float* from) {  // to x
+  if (renews_bases(step)) renew_bases(matrix, step);
+  const auto rotate = [&, left = left, right = right](const float* from) {  // to x
     multiply(r, c, r, 1, {left.basis, r, false}, {from, c, false}, 0, y, c);
     multiply(r, c, c, 1, {y, c, false}, {right.basis, c, true}, 0, x, c);
   };

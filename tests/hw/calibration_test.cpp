@@ -123,6 +123,8 @@ class ScriptedMath : public Math {
   }
   void muon_direction(std::int64_t, const StepTensors&, const MuonSettings&, Tensor) override {}
   void muon_step(std::int64_t, const StepTensors&, const MuonSettings&, Tensor) override {}
+  void rotated_step(std::int64_t, std::int64_t, const StepTensors&, Tensor, Tensor,
+                    const AdamwSettings&, std::int64_t) override {}
 
  private:
   Machine& machine_;

@@ -306,6 +306,59 @@ TEST_F(Gpu, ElementKernelsAgreeWithTheHostWhateverTheAlignment) {
   }
 }
 
+/// Steps of basis rotation through two renewals of its bases: the weights after each of them, and
+/// the moments.
+std::vector<float> rotated(Device& device, Math& math, std::int64_t rows, std::int64_t cols) {
+  constexpr std::int64_t kSteps = 2 * kRotationEvery + 1;
+  const std::int64_t n = rows * cols, scratch = rotation_scratch_numbers(rows, cols);
+  const auto zeros = [&](std::int64_t count) {
+    const Tensor t{device.allocate(kComputeQueue, 4 * count)};
+    math.zero(4 * count, t);
+    return t;
+  };
+  const Tensor weights = uploaded(device, numbers(static_cast<std::size_t>(n), 1));
+  const StepTensors t{.master_in = weights,
+                      .master_out = weights,
+                      .working_out = working(device, short_numbers(n, 2)),
+                      .gradient = zeros(n),
+                      .first_moment = zeros(n),
+                      .second_moment = zeros(n)};
+  const Tensor kept = zeros(rotation_numbers(rows, cols)), room = zeros(scratch);
+  // An epsilon that hides directions in which a gradient has nothing but rounding.
+  const AdamwSettings settings{.learning_rate = 0.05, .epsilon = 1e-4, .gradient_scale = 0.5};
+  std::vector<float> all;
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    std::vector<float> gradient(static_cast<std::size_t>(n));
+    std::uint32_t state = static_cast<std::uint32_t>(step);
+    for (float& g : gradient) {
+      state = state * 1664525U + 1013904223U;
+      g = static_cast<float>(state >> 16) / 65536.0F - 0.5F;
+    }
+    device.upload(t.gradient, gradient.data(), bytes_of(gradient));
+    math.rotated_step(rows, cols, t, kept, room, settings, step);
+    append(all, device, t.working_out, n);
+  }
+  for (const Tensor& x : {weights, t.gradient, t.first_moment, t.second_moment}) {
+    const auto more = downloaded(device, x, static_cast<std::size_t>(n));
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+TEST_F(Gpu, StepsOfBasisRotationAgreeWithTheHost) {
+  for (const auto& [rows, cols] : {std::pair{24, 40}, {33, 16}, {1, 7}}) {
+    for (const auto& [precision, tolerance] : kBothPrecisions) {
+      SCOPED_TRACE(
+          fmt::format("{} x {}{}", rows, cols, precision == Precision::bf16 ? ", bf16" : ""));
+      expect_as_on_host(
+          [rows = rows, cols = cols](Device& device, Math& math) {
+            return rotated(device, math, rows, cols);
+          },
+          tolerance, precision);
+    }
+  }
+}
+
 TEST_F(Gpu, EmbeddingsAndStoredProbabilitiesAgreeWithTheHost) {
   for (const std::int64_t cols : {27, 32}) {
     for (const auto& [precision, tolerance] : kBothPrecisions) {

@@ -3,6 +3,8 @@
 #include "hw/stages.hpp"
 #include "tests/hw/cuda_rig.hpp"
 
+#include <fmt/format.h>
+
 namespace penstock::cuda_test {
 namespace {
 
@@ -69,6 +71,21 @@ TEST_F(Gpu, TransformersEndWithTheWeightsOfASequentialRunInBothPrecisions) {
         options.settings.precision = precision;
         expect_right(plan, options);
       }
+    }
+  }
+}
+
+TEST_F(Gpu, OptimizersOfMatricesEndWithTheWeightsOfASequentialRunInBothPrecisions) {
+  for (const auto kind : {OptimizerSpec::Kind::muon, OptimizerSpec::Kind::basis_rotation}) {
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      SCOPED_TRACE(fmt::format("{}{}", kOptimizerNames[static_cast<int>(kind)],
+                               precision == Precision::bf16 ? " in bf16" : ""));
+      RunPlan plan = plan_of({"pipedream-2bw", shape_of("pipedream-2bw", 2, 2, 12)});
+      make_transformer(plan, Recompute::none);
+      plan.optimizer.kind = kind;
+      RunOptions options = on_gpu();
+      options.settings.precision = precision;
+      expect_right(plan, options);
     }
   }
 }
