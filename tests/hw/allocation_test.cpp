@@ -2,9 +2,7 @@
 // A training allocates nothing in an update, once there have been some like it. What is counted is
 // each call of a replaceable operator new (plain, array, nothrow or aligned) by the thread that
 // trains, which computes, too; malloc of OpenBLAS and of other C code is not counted.
-#include "hw/reference.hpp"
-#include "hw/run_control.hpp"
-#include "hw/stages.hpp"
+#include "hw/training_run.hpp"
 #include "tests/effort.hpp"
 #include "tests/hw/plan_rig.hpp"
 
@@ -47,25 +45,17 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std
 namespace penstock {
 namespace {
 
-/// Returns how often each update allocates.
+/// Returns how often each update of a training allocates, with its point of the curve.
 std::vector<std::int64_t> allocations_of(const RunPlan& plan) {
-  SingleProcess alone;
-  RunControl control(0);
-  RunPlan bare = plan;
-  bare.channels.clear();
-  RunSettings settings;
-  settings.threads = false;
-  const auto backend = open_backend("host", {bare, settings, control, alone, {0}});
-  SequentialRun run(plan, backend->device(0), make_stage);
   std::vector<std::int64_t> all(plan.program.batches);
-  double losses = 0;
-  for (std::uint32_t u = 0; u < plan.program.batches; ++u) {
-    const std::int64_t before = allocations;
-    run.run_update(u);
-    losses += run.loss(u);
-    all[u] = allocations - before;
-  }
-  EXPECT_GT(losses, 0);
+  std::int64_t before = allocations;
+  TrainingOptions options;
+  options.progress = [&](const CurvePoint& point) {
+    EXPECT_GT(point.loss, 0);
+    all[point.update - 1] = allocations - before;
+    before = allocations;
+  };
+  train(plan, RunOptions{}, options);
   return all;
 }
 
@@ -91,6 +81,7 @@ TEST(Allocations, AnUpdateHasNone) {
       plan.optimizer.kind = kind;
       plan.training.data = TrainingSpec::Data::markov;
       plan.training.clip = 0.5;
+      plan.training.evaluation_microbatches = 0;
       const std::vector<std::int64_t> all = allocations_of(plan);
       EXPECT_GT(all[0], 0) << "nothing is counted";
       for (std::uint32_t u = kSettled; u < kUpdates; ++u)
