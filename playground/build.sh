@@ -18,7 +18,7 @@ export EMCC_SKIP_SANITY_CHECK=1 NODE_PATH=/usr/share/nodejs  # where Debian has 
 for library in fmt nlohmann; do ln -sfn "/usr/include/$library" "$objects/include/$library"; done
 
 version=$(sed -nE "s/^ *version: '(.*)',/\1/p" "$root/meson.build" | head -n 1)
-flags=(-std=c++20 -O2 -fwasm-exceptions -DFMT_HEADER_ONLY -DFMT_CONSTEVAL= -DPENSTOCK_IN_BROWSER
+flags=(-std=c++20 -fwasm-exceptions -DFMT_HEADER_ONLY -DFMT_CONSTEVAL= -DPENSTOCK_IN_BROWSER
   -DPENSTOCK_DATA_FOLDER='"/shipped"' "-DPENSTOCK_VERSION=\"$version\""
   -include "$root/playground/shims/missing.hpp" -I"$root/playground/shims" -I"$root" -isystem "$objects/include" -w)
 
@@ -44,12 +44,14 @@ is_fresh() {
   [[ -z $(find "${made_of[@]}" -newer "$1.o" -print -quit 2>&1) ]]
 }
 
+# Rooms that compute are optimized; those that read and print compile faster without.
 compile() {
-  local object=$objects/$1 listed
+  local object=$objects/$1 listed level=-O2
+  case $1 in scenarios | results | report | traces | schedules_formats | engine) level=-O1 ;; esac
   listed=$(for source in $(sources_of "$1"); do printf '#include "%s"\n' "$source"; done)
   if [[ -f $object.cc && $(<"$object.cc") == "$listed" ]] && is_fresh "$object"; then return 0; fi
   printf '%s\n' "$listed" >"$object.cc"
-  em++ "${flags[@]}" -MMD -MF "$object.d" -c "$object.cc" -o "$object.o"
+  em++ $level "${flags[@]}" -MMD -MF "$object.d" -c "$object.cc" -o "$object.o"
 }
 
 embed_report() {

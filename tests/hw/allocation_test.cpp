@@ -26,8 +26,7 @@ thread_local std::int64_t allocations = 0;
 }  // namespace
 
 // Sanitizers have an operator new of their own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(PENSTOCK_ADDRESS_SANITIZED)
+#if !defined(PENSTOCK_ADDRESS_SANITIZED) && !defined(PENSTOCK_THREAD_SANITIZED)
 // The array and nothrow forms of the standard library call these.
 void* operator new(std::size_t bytes) {
   return counted(std::malloc(std::max<std::size_t>(bytes, 1)));

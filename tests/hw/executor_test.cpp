@@ -453,9 +453,11 @@ TEST(PipeMare, CorrectionTakesTheTimesAndTheMemoryThatAreSimulated) {
 }
 
 TEST(Timeprest, HoldsTheVersionsThatItsOrderSaysWhateverTheShape) {
+  std::size_t number = 0;
   for (const char* name : {"timeprest", "v-timeprest", "i-timeprest"}) {
     for (const std::uint32_t p : {1U, 2U, 3U, 6U, 8U}) {
       for (const std::uint32_t n : {1U, 2U, 3U, 5U, 9U}) {
+        if (is_left_out(number++)) continue;
         RigSpec spec{name, {p, n, 9}};
         spec.costs.assign(p, unit_costs());
         for (StageCosts& c : spec.costs) c.version_bytes = 1;

@@ -121,10 +121,11 @@ TEST(Experts, OfReplicasThatSplitMicrobatchesEndWithTheWeightsOfASequentialRun) 
 }
 
 TEST(Experts, OfTensorRanksEndWithTheWeightsOfASequentialRun) {
+  std::size_t number = 0;
   for (const char* name : {"1f1b", "interleaved-1f1b", "zb-h1"}) {
     for (const int width : {1, 2}) {
       for (const int expert : {1, 2, 4}) {
-        if (2 * width % expert != 0) continue;
+        if (2 * width % expert != 0 || is_left_out(number++, 3)) continue;
         RigSpec spec{name, shape_of(name, 2, 2, 2)};
         spec.shape.replicas = width;
         spec.reduces_within = width == 1;

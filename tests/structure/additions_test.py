@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adds from templates what docs/architecture.md has a row for, and runs it.
 
-`additions_test.py`: a schedule, a key and a result field, in one program; a device.
-`additions_test.py dimension`: a dimension of parallelism, which all rooms are compiled again for.
+`additions_test.py`: a device.
+`additions_test.py program`: a schedule, a key and a result field, in one program; a dimension of
+parallelism, which all rooms are compiled again for.
 """
 import csv
 import io
@@ -121,12 +122,12 @@ class Dimension(Run):
 
 
 def main():
-    slow = sys.argv[1:] == ["dimension"]
+    slow = sys.argv[1:] == ["program"]
     if why_not():
         print(why_not())
         return SKIPPED
     loader = unittest.defaultTestLoader
-    cases = [Dimension] if slow else [Device, ScheduleKeyAndField]
+    cases = [ScheduleKeyAndField, Dimension] if slow else [Device]
     suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
     return 0 if unittest.TextTestRunner().run(suite).wasSuccessful() else 1
 
