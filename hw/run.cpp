@@ -475,9 +475,10 @@ RecordedRun execute_plan(const RunPlan& stated, const RunOptions& given, Group& 
                          Description* description) {
   require_wall_clock(stated, given);
   RunPlan plan = with_update_channels(stated);
-  if (waits_for_no_other(plan))
+  if (waits_for_no_other(plan)) {
     const std::vector<int> far = far_from_0(plan, group);  // before the plan is moved
     plan = with_server_channels(std::move(plan), far);
+  }
   RunOptions options = given;
   if (!options.make_stage) options.make_stage = make_stage;
   if (options.settings.clock == Clock::virtual_clock) options.settings.pace = true;
