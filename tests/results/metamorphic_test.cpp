@@ -180,6 +180,12 @@ std::vector<std::int64_t> peaks(const Simulation& s) {
   return all;
 }
 
+std::vector<std::int64_t> totals(const Simulation& s) {
+  std::vector<std::int64_t> all;
+  for (const DeviceResult& d : outline(s).devices) all.push_back(d.memory.use.total());
+  return all;
+}
+
 TEST(Metamorphic, EverythingTwiceAsFastTakesHalfTheTime) {
   for_jobs(1, [](Job job, const Simulation& is, Random& random) {
     if (job.stack == "megatron") return;  // measured kernels have latencies of their own
@@ -229,12 +235,12 @@ TEST(Metamorphic, RecomputationAddsNoMemoryAndSavesNoTime) {
       runs.push_back(std::move(*run));
     }
     const auto none = peaks(runs[0]), selective = peaks(runs[1]), full = peaks(runs[2]);
-    // An order that is made for these times may have a device hold another microbatch.
-    if (!find_schedule(job.schedule)->looks_at_costs) {
-      for (std::size_t d = 0; d < none.size(); ++d) {
-        EXPECT_LE(selective[d], none[d]) << d;
-        EXPECT_LE(full[d], none[d]) << d;
-      }
+    const auto all_none = totals(runs[0]), all_selective = totals(runs[1]),
+               all_full = totals(runs[2]);
+    // Where other messages wait at the moment of the peak, the whole of it is what is less.
+    for (std::size_t d = 0; d < none.size(); ++d) {
+      EXPECT_TRUE(selective[d] <= none[d] || all_selective[d] <= all_none[d]) << d;
+      EXPECT_TRUE(full[d] <= none[d] || all_full[d] <= all_none[d]) << d;
     }
     const double anomaly = runs[0].engine == "exact" ? 1e-9 : 0.02;
     EXPECT_GE(time_s(runs[1]), time_s(runs[0]) * (1 - anomaly));
