@@ -187,7 +187,8 @@ PENSTOCK_HD void muon_direction_all(const Team& team, std::int64_t n, const floa
   });
 }
 
-/// Of the step of basis rotation, too, whose direction is fp32 whatever the working type is.
+/// Takes the step along a direction, Muon's or that of basis rotation, which is fp32 whatever the
+/// working type is.
 template <int N = 1, class Team, class T, class D>
 PENSTOCK_HD void muon_each(const Team& team, std::int64_t n, const StepPointers<T>& p,
                            MuonFactors f, const D* direction) {
